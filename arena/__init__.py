@@ -1,0 +1,1 @@
+"""Draft Arena: a tournament for speculative decoding."""

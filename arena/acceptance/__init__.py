@@ -1,0 +1,1 @@
+"""Verification rules, their bound and their audit: pure maths, numpy only."""

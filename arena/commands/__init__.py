@@ -1,0 +1,1 @@
+"""The commands of ``arena``, one file a group; ``arena.cli`` assembles them."""

@@ -1,0 +1,1 @@
+"""Models that judge: Hugging Face language models, and exact tables."""

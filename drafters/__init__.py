@@ -1,0 +1,1 @@
+"""The drafters that ship with Draft Arena, one file each."""

@@ -1,0 +1,1 @@
+"""Experiments: one small YAML each."""

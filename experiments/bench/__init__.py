@@ -1,0 +1,1 @@
+"""Benchmarks: the exact command behind each published number."""
