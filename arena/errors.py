@@ -60,6 +60,23 @@ class BackendError(ArenaError):
     """A worker is missing, dead, or late, or resources do not suffice."""
 
 
+class WorkerLost(BackendError):
+    """A worker died, raised, or did not answer in time.
+
+    Args:
+        worker: Its name.
+        reason: What happened, in one sentence.
+    """
+
+    def __init__(self, worker: str, reason: str) -> None:
+        super().__init__(f"worker {worker!r}: {reason}")
+        self.worker = worker
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[WorkerLost], tuple[str, str]]:
+        return WorkerLost, (self.worker, self.reason)
+
+
 class RunError(ArenaError):
     """A run directory is missing, damaged, or in the wrong state."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from arena.types import Draft, DraftTree, Feedback, Floats, Ints, ProposeRequest, Sampling, Vocabulary
 
@@ -126,7 +126,8 @@ class Verifier(Protocol):
     def keep(self, paths: Mapping[int, Sequence[int]]) -> None:
         """Keeps the cache rows of the root and of each lane's accepted nodes, in order.
 
-        Lanes of the last ``forward`` that are absent here keep their root only.
+        Lanes of the last ``forward`` that are absent here have finished: they are
+        opened anew before they are used again.
         """
         ...
 
@@ -170,15 +171,15 @@ class WorkerSpec:
     threads: int = 0
 
 
-class Ticket(Protocol):
-    """A call in flight; may be passed on as an argument of another call unread."""
+Ticket: TypeAlias = Any
+"""A call in flight, opaque; may be passed on as an argument of another call unread."""
 
 
 class Backend(Protocol):
     """Runs workers: in this process, or as Ray actors."""
 
-    def start(self, specs: Mapping[str, WorkerSpec], *, timeout: float) -> None:
-        """Builds workers by name and waits until each is ready."""
+    def start(self, specs: Mapping[str, WorkerSpec], *, timeout: float) -> Mapping[str, Any]:
+        """Builds workers by name, waits until each is ready, gives what each ``ready`` says."""
         ...
 
     def submit(self, worker: str, method: str, *args: Any) -> Ticket:
@@ -191,6 +192,10 @@ class Backend(Protocol):
         Raises:
             WorkerLost: Naming the worker that died, raised or was late.
         """
+        ...
+
+    def first(self, tickets: Sequence[Ticket], *, timeout: float) -> int:
+        """Waits until one of the calls is done; gives its index."""
         ...
 
     def stop(self, worker: str) -> None:
