@@ -1,0 +1,250 @@
+"""``arena show``, ``arena ls`` and ``arena plot``: what is known about finished rounds."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from arena.commands.output import FORMAT, Format, console, number, print_csv, print_json, printable, table
+from arena.errors import ArenaError, ConfigError
+from arena.places import find, resolve
+from arena.records import standings_of
+from arena.store import RunDirectory
+
+STANDING = (
+    "drafter",
+    "offered",
+    "drafted",
+    "accepted",
+    "hit_rate",
+    "precision",
+    "acceptance_length",
+    "low",
+    "high",
+    "goodput",
+)
+"""Columns of a standing, in the order in which they are printed."""
+
+
+class What(StrEnum):
+    """What ``arena ls`` can list."""
+
+    drafters = "drafters"
+    rules = "rules"
+    experiments = "experiments"
+    runs = "runs"
+
+
+RUN = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or `latest`.")]
+
+
+def show(run: RUN = "latest", format: FORMAT = Format.table) -> None:
+    """Show a run: its status, its champion, and the standings of every round.
+
+    Examples:
+      arena show latest
+
+      arena show results/toy/20250101-120000-0a1b2c -f json
+    """
+    directory = RunDirectory.open(resolve(run))
+    found = overview(directory)
+    if format is Format.json:
+        print_json(found)
+    elif format is Format.csv:
+        rows = [{"round": one["round"], **row} for one in found["rounds"] for row in one["standings"]]
+        print_csv(("round", *STANDING), rows)
+    else:
+        _show_table(found, directory)
+
+
+def overview(directory: RunDirectory) -> dict[str, Any]:
+    """Gives what ``arena show -f json`` prints; what is not known is nan or None."""
+    return {
+        "run": str(directory.path),
+        "status": directory.manifest.get("status"),
+        "champion": (directory.champion() or {}).get("champion"),
+        "rounds": [_round(record) for record in directory.rounds()],
+    }
+
+
+def _round(record: Mapping[str, Any]) -> dict[str, Any]:
+    retired = record["retired"]
+    rows = [asdict(row) for row in standings_of(record)]
+    return {
+        "round": record["round"],
+        "alive": record["alive"],
+        "retired": retired and {"drafter": retired["drafter"], "reason": retired["reason"]},
+        "withdrawn": record["withdrawn"],
+        "standings": [{column: row[column] for column in STANDING} for row in rows],
+    }
+
+
+def _show_table(found: Mapping[str, Any], directory: RunDirectory) -> None:
+    out, manifest = console(), directory.manifest
+    facts = [f"run {found['run']}", f"status {found['status']}"]
+    if found["champion"]:
+        facts.append(f"champion {found['champion']}")
+    out.print(Text(printable("   ".join(facts)), style="bold"), soft_wrap=True)
+    if manifest.get("error"):
+        out.print(Text(printable(manifest["error"]), style="red"), soft_wrap=True)
+    if not found["rounds"]:
+        out.print("no round is finished yet")
+    for one, record in zip(found["rounds"], directory.rounds(), strict=True):
+        title = f"round {one['round']}: {len(one['alive'])} drafters, {record['committed']} tokens committed"
+        out.print()
+        out.print(Text(title, style="bold"))
+        out.print(_standings(one))
+        for gone in one["withdrawn"]:
+            out.print(Text(printable(f"withdrawn {gone['drafter']}: {gone['reason']}")), soft_wrap=True)
+        if one["retired"]:
+            out.print(
+                Text(printable(f"retired {one['retired']['drafter']}: {one['retired']['reason']}")),
+                soft_wrap=True,
+            )
+
+
+def _standings(one: Mapping[str, Any]) -> Any:
+    columns = ["drafter", "hit rate", "95% interval", "precision", "tokens/pass"]
+    priced = any(row["goodput"] == row["goodput"] for row in one["standings"])
+    counts = ["accepted", "drafted", "offered"]
+    rows = [
+        [
+            row["drafter"],
+            number(row["hit_rate"]),
+            "-" if math.isnan(row["low"]) else f"{number(row['low'])} to {number(row['high'])}",
+            number(row["precision"]),
+            number(row["acceptance_length"], 2),
+            *([number(row["goodput"])] if priced else []),
+            *(row[count] for count in counts),
+        ]
+        for row in one["standings"]
+    ]
+    shown = [*columns, *(["tokens/ms"] if priced else []), *counts]
+    return table(shown, rows, right=shown[1:])
+
+
+def ls(
+    what: Annotated[What, typer.Argument(metavar="drafters|rules|experiments|runs", help="What to list.")],
+    format: FORMAT = Format.table,
+) -> None:
+    """List the drafters, rules and experiments that can be named, or the runs under ./results."""
+    rows = {
+        What.drafters: _drafters,
+        What.rules: _rules,
+        What.experiments: _experiments,
+        What.runs: _runs,
+    }[what]()
+    columns = list(rows[0]) if rows else []
+    if format is Format.json:
+        print_json({what.value: rows})
+    elif format is Format.csv:
+        print_csv(columns, rows)
+    elif not rows:
+        typer.echo(f"no {what.value} yet", err=True)
+    else:
+        cells = [["-" if row[column] is None else row[column] for column in columns] for row in rows]
+        console().print(table(columns, cells, right=("rounds", "seed")))
+
+
+def _first_line(thing: object) -> str:
+    return (thing.__doc__ or "").strip().partition("\n")[0]
+
+
+def _drafters() -> list[dict[str, Any]]:
+    from arena import registry
+
+    rows = []
+    for name, target in registry.catalogue().items():
+        try:
+            about = _first_line(registry.load_class(target))
+        except ConfigError as error:  # an entry point of another distribution may be broken
+            about = f"cannot be used: {error}"
+        rows.append({"drafter": name, "class": target, "about": about})
+    return rows
+
+
+def _rules() -> list[dict[str, Any]]:
+    from arena import acceptance, retirement
+
+    judges = [
+        {
+            "rule": name,
+            "kind": rule.kind,
+            "lossless": rule.lossless,
+            "about": _first_line(rule),
+            "source": rule.source,
+        }
+        for name, rule in acceptance.RULES.items()
+        if rule.in_run
+    ]
+    leave = [
+        {"rule": name, "kind": "retirement", "lossless": None, "about": _first_line(rule), "source": None}
+        for name, rule in retirement.RULES.items()
+    ]
+    return judges + leave
+
+
+def _experiments() -> list[dict[str, Any]]:
+    from arena import config
+
+    return [{"experiment": name, "about": about} for name, about in config.packaged().items()]
+
+
+def _runs() -> list[dict[str, Any]]:
+    rows = []
+    for path in reversed(find()):
+        row: dict[str, Any] = dict.fromkeys(
+            ("run", "experiment", "seed", "status", "rounds", "champion", "created")
+        )
+        row["run"] = str(path)
+        with contextlib.suppress(ArenaError):  # a damaged run is still listed
+            directory = RunDirectory.open(path)
+            manifest = directory.manifest
+            row |= {key: manifest.get(key) for key in ("experiment", "seed", "status", "created")}
+            row["rounds"] = len(directory.rounds())
+            row["champion"] = (directory.champion() or {}).get("champion")
+        rows.append(row)
+    return rows
+
+
+def plot(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN...", help="Run directories, or `latest`; several are compared."),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="hit-rate, survival or diversity; all of them by default.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A .png, .svg or .pdf file, or a folder; by default the run's plots/ folder."),
+    ] = None,
+) -> None:
+    """Draw the hit rates, the survivors and the diversity of a run, and print where the pictures are.
+
+    Several runs are drawn together: survival then is a curve for each drafter, over the runs.
+
+    Examples:
+      arena plot latest
+
+      arena plot results/story/* --kind survival --out survival.png
+    """
+    from arena import plots
+
+    named, kinds = runs or ["latest"], [kind] if kind else list(plots.KINDS)
+    is_file = out is not None and out.suffix != "" and not out.is_dir()
+    if is_file and len(kinds) > 1:
+        raise ConfigError(
+            f"--out {str(out)!r} names one file: add --kind {'|'.join(kinds)}, or name a folder."
+        )
+    for one in kinds:
+        target = out if out is None or is_file else out / f"{one}.png"
+        print(plots.plot(named, one, target))

@@ -1,0 +1,206 @@
+"""The record of a round: one line of ``rounds.jsonl``, built purely from what was played.
+
+Every sum is ``math.fsum`` over values sorted by (prompt_id, start), so that lanes and
+backends cannot change a bit of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from arena.diversity import Array, distinct_n, entropy, matrix, vendi
+from arena.metrics import Counts, Standing, rank_key, ratio, require, standing
+from arena.retirement import Retirement
+from arena.scoreboard import RoundTally
+from arena.types import Commit, FieldStep
+
+_Step = TypeVar("_Step", Commit, FieldStep)
+_FIELDS = ("lane_steps", "offered", "drafted", "accepted", "matched", "expected")
+
+
+def round_record(
+    *,
+    round: int,
+    generation: int,
+    alive: Iterable[str],
+    retired: Retirement | None,
+    withdrawn: Iterable[tuple[str, str]],
+    walkover: bool,
+    tally: RoundTally,
+    commits: Iterable[Commit],
+    field: Iterable[FieldStep],
+    verifier: str,
+) -> dict[str, Any]:
+    """Builds the record of a round.
+
+    Args:
+        round: From 1.
+        generation: From 0.
+        alive: Who played the round to its end, the one who is retired included.
+        retired: What the retirement rule said.
+        withdrawn: (drafter, reason) of each that crashed or was unusable since the
+            round before; they are not in ``alive``.
+        walkover: Whether the last one was left alone by withdrawals.
+        tally: Of the scoreboard.
+        commits: Of the whole round, in any order.
+        field: Of the whole round, in any order; pairs are of sorted ``alive``.
+        verifier: Its id.
+
+    Returns:
+        Plain JSON values; NaN is null.
+
+    Raises:
+        InvariantError: If the parts contradict one another.
+    """
+    names, texts, steps = sorted(alive), _in_order(commits), _in_order(field)
+    _check(f"round {round}", names, texts, steps, tally, retired)
+    return {
+        "round": round,
+        "generation": generation,
+        "alive": names,
+        "retired": retired
+        and {"drafter": retired.drafter, "reason": retired.reason, "numbers": dict(retired.numbers)},
+        "withdrawn": [{"drafter": name, "reason": reason} for name, reason in sorted(withdrawn)],
+        "walkover": walkover,
+        "counts": {
+            name: dict(zip(_FIELDS, _numbers(counts), strict=True))
+            for name, counts in tally.per_drafter.items()
+        },
+        "prompts": {
+            name: {prompt: _numbers(counts) for prompt, counts in parts.items()}
+            for name, parts in tally.per_prompt.items()
+        },
+        "lane_steps": len(texts),
+        "committed": sum(len(commit.tokens) for commit in texts),
+        "field": _field(names, steps),
+        "text": _text(texts),
+        "verifier": verifier,
+    }
+
+
+def _check(
+    where: str,
+    names: list[str],
+    texts: list[Commit],
+    steps: list[FieldStep],
+    tally: RoundTally,
+    retired: Retirement | None,
+) -> None:
+    require(retired is None or retired.drafter in names, f"{where}: {retired} is not alive")
+    require(
+        [commit.step for commit in texts] == [step.step for step in steps],
+        f"{where}: {len(texts)} commits and {len(steps)} field steps are not of the same lane-steps",
+    )
+    require(len({commit.step for commit in texts}) == len(texts), f"{where}: a lane-step came twice")
+    scored = {name: counts.lane_steps for name, counts in tally.per_drafter.items()}
+    require(
+        scored == dict.fromkeys(names if texts else (), len(texts)),
+        f"{where}: of {len(texts)} lane-steps, drafters were scored in {scored}; alive: {names}",
+    )
+
+
+def tally_of(record: Mapping[str, Any]) -> RoundTally:
+    """Reads the tally back from a record, equal to the one that it was built from."""
+    return RoundTally(
+        per_drafter={name: Counts(**counts) for name, counts in record["counts"].items()},
+        per_prompt={
+            name: {prompt: Counts(*numbers) for prompt, numbers in parts.items()}
+            for name, parts in record["prompts"].items()
+        },
+    )
+
+
+def standings_of(record: Mapping[str, Any], goodput: Mapping[str, float] | None = None) -> list[Standing]:
+    """Gives the table of standings of a round, best first.
+
+    Args:
+        record: Of the round.
+        goodput: Tokens per millisecond by drafter, where costs are known.
+    """
+    tally = tally_of(record)
+    names = sorted(
+        record["alive"], key=lambda name: rank_key(name, tally.per_drafter.get(name, Counts())), reverse=True
+    )
+    prices = goodput or {}
+    return [
+        standing(name, tally.per_prompt.get(name, {}), goodput=prices.get(name, math.nan)) for name in names
+    ]
+
+
+def kernel_of(record: Mapping[str, Any]) -> Array:
+    """Gives the matrix of mean similarities (1 - JSD, base 2) of a round, in order of name; nan unplayed."""
+    steps = record["lane_steps"]
+    return matrix(len(record["alive"]), [ratio(value, steps) for value in record["field"]["similarity"]])
+
+
+def summary(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Flattens a round for a table: who left, and the field's means over its lane-steps.
+
+    Returns:
+        ``round, generation, alive, n_alive, retired, reason, withdrawn, walkover, lane_steps,
+        committed`` as recorded; ``tokens_per_step`` (committed a lane-step), ``mean_distance``
+        (mean pairwise √JSD, base 2), ``vendi`` (effective number of drafters), ``union_coverage``
+        (target mass of the depth-1 proposals), ``share_of_bound``, ``distinct_1..3``,
+        ``entropy`` (nats), ``verifier``. What is not known is nan.
+    """
+    field, steps, retired = record["field"], record["lane_steps"], record["retired"] or {}
+    n = len(field["names"])
+    return {
+        **{key: record[key] for key in ("round", "generation", "alive")},
+        "n_alive": len(record["alive"]),
+        "retired": retired.get("drafter"),
+        "reason": retired.get("reason"),
+        "withdrawn": [one["drafter"] for one in record["withdrawn"]],
+        **{key: record[key] for key in ("walkover", "lane_steps", "committed")},
+        "tokens_per_step": ratio(record["committed"], steps),
+        "mean_distance": ratio(math.fsum(field["distance"]), steps * n * (n - 1) / 2),
+        "vendi": vendi(kernel_of(record)) if steps else math.nan,
+        "union_coverage": ratio(field["coverage"], steps),
+        "share_of_bound": math.nan
+        if None in (field["reached"], field["bound"])
+        else ratio(field["reached"], field["bound"]),
+        **{key: math.nan if value is None else value for key, value in record["text"].items()},
+        "verifier": record["verifier"],
+    }
+
+
+def _in_order(steps: Iterable[_Step]) -> list[_Step]:
+    return sorted(steps, key=lambda item: (item.step.prompt_id, item.step.start))
+
+
+def _numbers(counts: Counts) -> list[float]:
+    return [getattr(counts, name) for name in _FIELDS]
+
+
+def _field(names: list[str], steps: list[FieldStep]) -> dict[str, Any]:
+    pairs = list(itertools.combinations(names, 2))
+    require(
+        all(len(step.similarity) == len(pairs) for step in steps),
+        f"expected one similarity a pair of {len(names)} drafters",
+    )
+    similar: list[Sequence[float]] = list(zip(*(step.similarity for step in steps), strict=True))
+    similar = similar or [()] * len(pairs)
+    return {
+        "names": names,
+        "similarity": [math.fsum(values) for values in similar],
+        "distance": [math.fsum(math.sqrt(max(0.0, 1.0 - value)) for value in values) for values in similar],
+        "coverage": math.fsum(step.coverage for step in steps),
+        "reached": _known(math.fsum(step.reached for step in steps)),
+        "bound": _known(math.fsum(step.bound for step in steps)),
+    }
+
+
+def _text(commits: list[Commit]) -> dict[str, Any]:
+    texts = [
+        [token for commit in group for token in commit.tokens]
+        for _, group in itertools.groupby(commits, key=lambda commit: commit.step.prompt_id)
+    ]
+    measures = {f"distinct_{n}": _known(distinct_n(texts, n)) for n in (1, 2, 3)}
+    return {**measures, "entropy": _known(entropy(itertools.chain.from_iterable(texts)))}
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,136 @@
+"""Who is retired after a round: small pure functions of the standings.
+
+A rule returns a value and touches nothing. It sees only the drafters that are alive
+at the barrier: one that was withdrawn (crashed, unusable) is censored, not beaten,
+and is never named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from arena.errors import ConfigError, one_of
+from arena.metrics import Counts, hit_rate, precision, rank_key, ratio
+from arena.scoreboard import RoundTally
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """One drafter leaves.
+
+    Attributes:
+        drafter: Its name.
+        reason: Why, for people to read.
+        numbers: What the decision rests on; finite values only.
+    """
+
+    drafter: str
+    reason: str
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """All that a retirement rule may look at.
+
+    Attributes:
+        round: Number of the round that has just been played, from 1.
+        alive: Names that played it to its end, in any order.
+        tally: What that round came to.
+        earlier: What the rounds before it came to, oldest first.
+    """
+
+    round: int
+    alive: tuple[str, ...]
+    tally: RoundTally
+    earlier: tuple[RoundTally, ...] = ()
+
+    def counts(self, name: str) -> Counts:
+        """Gives a drafter's counts of this round; zeros if it was never scored."""
+        return self.tally.per_drafter.get(name, Counts())
+
+
+class RetirementRule(Protocol):
+    """Answers once a round, at the barrier."""
+
+    def retire(self, standings: Standings) -> Retirement | None:
+        """Names who leaves, or None to keep all. With one alive there is nobody to retire."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LowestHitRate:
+    """Retires the lowest accepted / offered of the round.
+
+    Ties go by lower precision, then by lower expected acceptance a lane-step, then
+    by the name that comes first in code-point order (:func:`arena.metrics.rank_key`).
+    """
+
+    def retire(self, standings: Standings) -> Retirement | None:
+        """Names the lowest of the round."""
+        if len(standings.alive) < 2:
+            return None
+        ranked = sorted(standings.alive, key=lambda name: rank_key(name, standings.counts(name)))
+        lowest, following = (standings.counts(name) for name in ranked[:2])
+        return Retirement(ranked[0], _why(lowest, following, ranked[1]), _numbers(lowest, following))
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """Keeps all: a field without elimination, to compare with."""
+
+    def retire(self, standings: Standings) -> Retirement | None:
+        """Names nobody."""
+        return None
+
+
+def _why(lowest: Counts, following: Counts, name: str) -> str:
+    lost = rank_key("", lowest)
+    won = rank_key("", following)
+    by = ("hit rate", "precision", "expected acceptance")
+    for what, mine, other in zip(by, lost[:3], won[:3], strict=True):
+        if mine < other:
+            shown = "nothing drafted" if mine < 0 else f"{mine:.4f}"
+            tie = "" if what == by[0] else f"tied with {name!r} on {by[by.index(what) - 1]}; "
+            return f"{tie}lowest {what}: {shown}, next {name!r} {other:.4f}"
+    return f"tied with {name!r} on every count; first by name"
+
+
+def _numbers(lowest: Counts, following: Counts) -> dict[str, float]:
+    numbers = {
+        "hit_rate": hit_rate(lowest),
+        "next_hit_rate": hit_rate(following),
+        "precision": precision(lowest),
+        "next_precision": precision(following),
+        "expected_per_step": ratio(lowest.expected, lowest.lane_steps),
+        "next_expected_per_step": ratio(following.expected, following.lane_steps),
+    }
+    return {key: value for key, value in numbers.items() if value == value}
+
+
+RULES: dict[str, Callable[..., RetirementRule]] = {
+    "lowest_hit_rate": LowestHitRate,
+    "never": Never,
+}
+"""Retirement rules by the name that a config gives them."""
+
+
+def get(kind: str, **options: Any) -> RetirementRule:
+    """Builds a retirement rule from config values.
+
+    Args:
+        kind: A name in ``RULES``.
+        **options: Fields of the rule.
+
+    Raises:
+        ConfigError: If the name or an option is not known.
+    """
+    if kind not in RULES:
+        raise ConfigError(one_of("retirement rule", kind, RULES))
+    known = getattr(RULES[kind], "__dataclass_fields__", {})
+    for option in options:
+        if option not in known:
+            raise ConfigError(one_of(f"option of retirement rule {kind!r}", option, known))
+    return RULES[kind](**options)
