@@ -2,7 +2,7 @@
 
 This is the only place where logits become the law that is sampled, for the
 verifier, for the drafters and for the acceptance ratio alike. (For large models
-``arena.models.lanes`` has the same function on torch tensors; a test holds the two
+``arena.models.laws`` has the same function on torch tensors; a test holds the two
 together.)
 """
 
