@@ -1,0 +1,158 @@
+"""``arena run``, ``arena validate`` and ``arena resume``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from arena import config, provenance
+from arena.config import Experiment
+from arena.errors import RunError
+from arena.places import default_path, resolve
+from arena.roster import Roster, estimate
+from arena.roster import resolve as resolve_roster
+from arena.store import RunDirectory
+
+EXPERIMENT = Annotated[
+    str, typer.Argument(metavar="EXP", help="A packaged experiment (`arena ls experiments`) or a .yaml file.")
+]
+OVERRIDES = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[section.key=value]...", help="E.g. engine.draft_length=6 sampling.temperature=0."
+    ),
+]
+SEED = Annotated[int | None, typer.Option(help="Replaces the experiment's seed.")]
+BACKEND = Annotated[str | None, typer.Option(metavar="ray|local", help="Where workers run.")]
+
+
+def run(
+    experiment: EXPERIMENT,
+    overrides: OVERRIDES = None,
+    seed: SEED = None,
+    backend: BACKEND = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The run directory; must be new or empty.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option(help="Check everything, show the plan, start nothing.")] = False,
+) -> None:
+    """Launch a tournament: rounds and retirements until a champion is left.
+
+    Standings go to stderr while it runs; the last line on stdout is the run directory.
+
+    Examples:
+      arena run toy
+
+      arena run story sampling.temperature=0.7 --seed 3
+
+      arena run mine.yaml --dry-run
+    """
+    found = _load(experiment, overrides, seed, backend)
+    roster = resolve_roster(found)
+    if dry_run:
+        _show_plan(found, roster)
+        return
+    text = found.to_yaml()
+    digest = provenance.config_hash(text)
+    path = out if out is not None else default_path(found.name, digest)
+    manifest = provenance.manifest(experiment=found.name, config_yaml=text, seed=found.seed)
+    directory = RunDirectory.create(path, text, manifest)
+    _play(found, directory)
+
+
+def validate(
+    experiment: EXPERIMENT, overrides: OVERRIDES = None, seed: SEED = None, backend: BACKEND = None
+) -> None:
+    """Check an experiment and show its plan; the same as `arena run EXP --dry-run`."""
+    found = _load(experiment, overrides, seed, backend)
+    _show_plan(found, resolve_roster(found))
+
+
+def resume(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or `latest`.")] = "latest",
+) -> None:
+    """Go on with a run that was cut short, from its stored config and its last whole round.
+
+    Rounds are totals and nothing is played twice: a finished run is left as it is.
+    """
+    directory = RunDirectory.open(resolve(run))
+    if directory.manifest["status"] == "complete":
+        champion = (directory.champion() or {}).get("champion")
+        Console(stderr=True).print(
+            f"{escape(str(directory.path))} is complete (champion: {champion}); nothing to do."
+        )
+        print(directory.path)
+        return
+    found = config.build(config.parse(directory.config_yaml, "config.resolved.yaml"), "config.resolved.yaml")
+    directory.update_manifest(status="running")
+    _play(found, directory)
+
+
+def _load(name: str, overrides: list[str] | None, seed: int | None, backend: str | None) -> Experiment:
+    extra = [f"backend.kind={backend}"] if backend else []
+    return config.load(name, [*(overrides or ()), *extra], seed)
+
+
+def _play(experiment: Experiment, directory: RunDirectory) -> None:
+    # Imported late: `--help` and `--dry-run` need neither the engine nor Ray.
+    from arena.display import Race
+    from arena.tournament import Tournament, make_backend
+
+    console = Console(stderr=True)
+    kinds = {name: choice.kind for name, choice in experiment.drafters.items()}
+    verifier = str(experiment.verifier.options.get("model", experiment.verifier.kind))
+    console.print(f"[bold]{escape(experiment.name)}[/bold]: {escape(experiment.description)}")
+    backend = None
+    try:
+        with Race(kinds, verifier, console) as race:
+            backend = make_backend(experiment)
+            champion = Tournament(experiment, directory, backend, race.watcher()).run()
+    except KeyboardInterrupt:
+        directory.update_manifest(status="interrupted")
+        console.print(f"interrupted; go on with: arena resume {escape(str(directory.path))}")
+        raise SystemExit(130) from None
+    except BaseException as error:
+        directory.update_manifest(status="failed", error=f"{type(error).__name__}: {error}"[:2000])
+        console.print(f"stopped; once that is mended, go on with: arena resume {escape(str(directory.path))}")
+        raise
+    finally:
+        if backend is not None:
+            backend.shutdown()
+    if champion is None:
+        raise RunError(f"every drafter was withdrawn; see {directory.path}/rounds.jsonl for the reasons.")
+    console.print(f"\n[bold green]champion: {escape(champion.champion)}[/bold green] ({champion.how})")
+    console.print(
+        f"look: arena show {escape(str(directory.path))}   plot: arena plot {escape(str(directory.path))}   "
+        f"promote: arena promote {escape(str(directory.path))}",
+        soft_wrap=True,
+    )
+    print(directory.path)
+    sys.stdout.flush()
+
+
+def _show_plan(experiment: Experiment, roster: Roster) -> None:
+    console = Console()
+    console.print("[bold]resolved config[/bold]")
+    print(experiment.to_yaml())
+    table = Table("drafter", "kind", "class", "options", "vocabulary", title="roster", title_justify="left")
+    for name, seat in roster.drafters.items():
+        options = ", ".join(f"{key}={value}" for key, value in seat.options.items())
+        table.add_row(*map(escape, (name, seat.kind, seat.target, options, seat.fingerprint or "any")))
+    console.print(table)
+    bounds = estimate(experiment)
+    neural = [name for name, seat in roster.drafters.items() if seat.neural]
+    print(f"verifier: {roster.verifier.kind} {dict(roster.verifier.options)}, {roster.verifier.fingerprint}")
+    print(
+        f"resources: {len(roster.drafters) + 2} workers on backend {experiment.backend.kind!r}; "
+        f"models loaded by: {', '.join([*(['verifier'] if roster.verifier.neural else []), *neural]) or 'none'}"
+    )
+    print(
+        f"estimate: at most {bounds.rounds} rounds and {bounds.tokens} committed tokens; "
+        f"{bounds.fewest_passes} to {bounds.most_passes} verifier passes of at most {bounds.nodes} tree nodes"
+    )

@@ -1,0 +1,182 @@
+"""From an experiment to workers: kinds resolved, options checked, vocabularies compared.
+
+Everything here happens before anything is loaded, so that a mistake costs a second
+and not a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from arena import acceptance, registry, retirement
+from arena.config import Choice, Experiment
+from arena.errors import ConfigError
+from arena.protocols import WorkerSpec
+
+VERIFIER_MODEL = "verifier"
+"""``model: verifier`` in a drafter's options stands for the verifier's own model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One worker's class and checked options.
+
+    Attributes:
+        kind: As named in the experiment.
+        target: ``"module:Class"``.
+        options: Checked.
+        fingerprint: Vocabulary it is bound to, or None where any will do.
+        neural: Whether it runs a model (and would use a GPU).
+    """
+
+    kind: str
+    target: str
+    options: Mapping[str, Any]
+    fingerprint: str | None
+    neural: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The checked field: the verifier and the drafters by sorted name."""
+
+    verifier: Seat
+    drafters: Mapping[str, Seat]
+
+
+def resolve(experiment: Experiment) -> Roster:
+    """Checks an experiment's kinds, options, rules and vocabularies.
+
+    Raises:
+        ConfigError: Naming what is wrong, what is known, and the next step.
+    """
+    _check_rules(experiment)
+    verifier = _seat(experiment.verifier, "verifier", registry.VERIFIERS, "verifier kind", None)
+    known, model = registry.catalogue(), verifier.options.get("model")
+    drafters = {
+        name: _seat(choice, f"drafters.{name}", known, "drafter kind", model)
+        for name, choice in sorted(experiment.drafters.items())
+    }
+    for name, seat in drafters.items():
+        if seat.fingerprint is not None and seat.fingerprint != verifier.fingerprint:
+            raise ConfigError(
+                f"drafters.{name}: its vocabulary {seat.fingerprint} is not the verifier's "
+                f"{verifier.fingerprint}; a token means the same only in one vocabulary. Give it a model "
+                "with the verifier's tokenizer."
+            )
+    return Roster(verifier, drafters)
+
+
+def _check_rules(experiment: Experiment) -> None:
+    rules = experiment.rules
+    score, commit = acceptance.get(rules.score), acceptance.get(rules.commit, **rule_options(experiment))
+    if isinstance(score, acceptance.TreeRule):
+        raise ConfigError(f"rules.score: {rules.score!r} is a tree rule; expected one that judges one chain.")
+    for place, rule in (("score", score), ("commit", commit)):
+        if not rule.in_run:
+            raise ConfigError(
+                f"rules.{place}: {rule.name!r} needs several draws of one drafter; see `arena audit`."
+            )
+    retirement.get(experiment.retirement.kind, **experiment.retirement.options)
+
+
+def rule_options(experiment: Experiment) -> dict[str, Any]:
+    """The commit rule's options that the experiment sets and the rule has."""
+    wanted = {"order": experiment.rules.order, "measure": experiment.rules.measure_bound}
+    rule = acceptance.RULES.get(experiment.rules.commit)
+    known: list[str] = (
+        [field.name for field in fields(rule)] if rule is not None and is_dataclass(rule) else []
+    )
+    return {name: value for name, value in wanted.items() if name in known}
+
+
+def _seat(choice: Choice, where: str, known: Mapping[str, str], what: str, model: str | None) -> Seat:
+    target = registry.target_of(choice.kind, known, what)
+    cls = registry.load_class(target)
+    options = dict(choice.options)
+    if options.get("model") == VERIFIER_MODEL:
+        if model is None:
+            raise ConfigError(f"{where}.model is 'verifier', but the verifier has no model of that kind.")
+        options["model"] = model
+    options = registry.check_options(cls, options, where)
+    fingerprint = cls.vocabulary_fingerprint(**options) if hasattr(cls, "vocabulary_fingerprint") else None
+    return Seat(choice.kind, target, options, fingerprint, "model" in registry.parameters(cls))
+
+
+def worker_specs(
+    experiment: Experiment, roster: Roster, *, cpus: int, gpus: float, lanes: int
+) -> dict[str, WorkerSpec]:
+    """How to build every worker of a run.
+
+    With a GPU the verifier and the neural drafters share one by fractions that sum to
+    at most 1. On CPU a drafter gets one thread, since drafters run beside each other,
+    and the verifier, which runs when they are done, gets every core.
+    """
+    backend, has_gpu = experiment.backend, gpus > 0
+    neural = [name for name, seat in roster.drafters.items() if seat.neural]
+    share = int(1000 * backend.drafter_gpus / len(neural)) / 1000 if neural else 0.0
+    total = backend.verifier_gpus + backend.drafter_gpus
+    if has_gpu and total > 1:
+        raise ConfigError(
+            f"backend.verifier_gpus + backend.drafter_gpus is {total}; they share one GPU: at most 1."
+        )
+    live = "arena.engines.seats"
+    held = {"lanes": lanes} if roster.verifier.neural else {}
+    specs = {
+        "verifier": WorkerSpec(
+            f"{live}:VerifierSeat",
+            {
+                "target": roster.verifier.target,
+                "options": {**held, **roster.verifier.options},
+                "score": experiment.rules.score,
+                "commit": experiment.rules.commit,
+                "rule_options": rule_options(experiment),
+                "sampling": experiment.sampling.record(),
+            },
+            num_gpus=backend.verifier_gpus if has_gpu and roster.verifier.neural else 0.0,
+            threads=backend.threads or cpus,
+        ),
+        "scoreboard": WorkerSpec(f"{live}:ScoreboardSeat", {}, threads=1),
+    }
+    for name, seat in roster.drafters.items():
+        specs[name] = WorkerSpec(
+            f"{live}:DrafterSeat",
+            {"name": name, "target": seat.target, "options": dict(seat.options)},
+            num_gpus=share if has_gpu and seat.neural else 0.0,
+            threads=backend.threads or 1,
+        )
+    return specs
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run will ask of the verifier, before it starts.
+
+    Attributes:
+        rounds: At most so many rounds.
+        tokens: At most so many committed tokens.
+        fewest_passes: If every draft is kept whole.
+        most_passes: If none is kept.
+        nodes: At most so many tree nodes a pass, all lanes together.
+    """
+
+    rounds: int
+    tokens: int
+    fewest_passes: int
+    most_passes: int
+    nodes: int
+
+
+def estimate(experiment: Experiment) -> Estimate:
+    """Bounds a run's verifier passes from its numbers alone."""
+    rounds, engine = experiment.rounds, experiment.engine
+    n = max(1, len(experiment.drafters) - 1)
+    n = min(n, rounds.max) if rounds.max else n
+    lanes = min(engine.lanes, rounds.prompts)
+    per_round = rounds.prompts * rounds.max_new_tokens
+    fewest = -(-rounds.prompts // lanes) * -(-rounds.max_new_tokens // (engine.draft_length + 1))
+    most = -(-rounds.prompts // lanes) * rounds.max_new_tokens
+    nodes = lanes * (1 + engine.draft_length * len(experiment.drafters))
+    return Estimate(n, n * per_round, n * fewest, n * most, nodes)

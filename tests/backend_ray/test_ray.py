@@ -1,0 +1,133 @@
+"""Ray gives what the reference backend gives, and names who is missing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+
+from arena import config
+from arena.errors import BackendError, DrafterFault, WorkerLost
+from arena.protocols import WorkerSpec
+
+from ..runs import body, files, run
+
+HELPERS = str(Path(__file__).parent / "workers.py")
+FAULTY = str(Path(__file__).parent.parent / "unit" / "faulty.py")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """One small cluster for the whole module; a backend joins it and leaves it running."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR", object_store_memory=128 << 20)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def backend(cluster: None):
+    from arena.backends.ray import RayBackend
+
+    backend = RayBackend()
+    yield backend
+    backend.shutdown()
+
+
+def test_files_equal_the_local_backend_with_everything_shuffled(cluster: None, tmp_path: Path) -> None:
+    field = {**body()["drafters"], "learner": {"kind": "sprinter", "order": 2}}
+    values = body(drafters=field, engine={"learn_every": 2})
+    run(tmp_path / "local", values)
+    shuffled = {**values, "drafters": dict(reversed(list(field.items()))), "backend": {"kind": "ray"}}
+    run(tmp_path / "ray", shuffled)
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
+
+
+def test_lane_groups_in_flight_change_nothing(cluster: None, tmp_path: Path) -> None:
+    run(tmp_path / "local", body())
+    run(tmp_path / "ray", body(engine={"lanes": 2, "in_flight": 3}, backend={"kind": "ray"}))
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
+
+
+def test_a_drafter_that_dies_is_rebuilt_and_leaves_no_trace(cluster: None, tmp_path: Path) -> None:
+    once = tmp_path / "died"
+    field = {**body()["drafters"], "copy": {"kind": f"{HELPERS}:Mortal", "marker": str(once)}}
+    run(tmp_path / "ray", body(drafters=field, backend={"kind": "ray"}))
+    assert once.exists()
+    run(tmp_path / "local", body())
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
+
+
+def test_a_drafter_that_dies_again_is_withdrawn(cluster: None, tmp_path: Path) -> None:
+    field = {**body()["drafters"], "bad": {"kind": f"{HELPERS}:Mortal", "marker": ""}}
+    run(tmp_path / "ray", body(drafters=field, backend={"kind": "ray"}))
+    import json
+
+    first = json.loads((tmp_path / "ray" / "rounds.jsonl").read_text().splitlines()[0])
+    assert [item["drafter"] for item in first["withdrawn"]] == ["bad"]
+    assert "died" in first["withdrawn"][0]["reason"]
+
+
+def test_a_hang_is_named(backend) -> None:
+    backend.start({"slow": WorkerSpec(f"{HELPERS}:Slow", {})}, timeout=60)
+    with pytest.raises(WorkerLost, match=r"'slow': no answer within 1 s"):
+        backend.wait([backend.submit("slow", "nap", 30)], timeout=1)
+
+
+def test_the_culprit_is_named_not_who_waited_for_it(backend) -> None:
+    spec = WorkerSpec(f"{HELPERS}:Slow", {})
+    backend.start({"first": spec, "second": spec}, timeout=60)
+    answer = backend.submit("first", "fall")
+    with pytest.raises(WorkerLost, match="'first': raised ValueError"):
+        backend.wait([backend.submit("second", "echo", answer)], timeout=30)
+
+
+def test_a_constructor_that_fails_is_told_at_once(backend) -> None:
+    with pytest.raises(BackendError, match=r"'bad'.*no such thing"):
+        backend.start({"bad": WorkerSpec(f"{HELPERS}:Slow", {"fail": "no such thing"})}, timeout=60)
+
+
+def test_too_few_resources_are_a_message_not_a_hang(backend) -> None:
+    spec = WorkerSpec(f"{HELPERS}:Slow", {}, num_cpus=64)
+    began = time.monotonic()
+    with pytest.raises(BackendError, match=r"wanted .*64.* available"):
+        backend.start({"huge": spec}, timeout=3)
+    assert time.monotonic() - began < 20
+
+
+def test_an_error_raised_on_purpose_keeps_its_class(backend) -> None:
+    backend.start({"w": WorkerSpec(f"{HELPERS}:Slow", {})}, timeout=60)
+    with pytest.raises(DrafterFault) as caught:
+        backend.wait([backend.submit("w", "fault")], timeout=30)
+    assert (caught.value.drafter, caught.value.reason) == ("w", "on purpose")
+
+
+def test_the_scoreboard_can_be_asked_while_the_run_goes_on(cluster: None, tmp_path: Path) -> None:
+    from arena.tournament import Watcher
+
+    seen = []
+    watcher = Watcher(passed=lambda plan, play, standings: seen.append((plan.number, len(standings))))
+    import arena.tournament
+
+    arena.tournament.LOOK_EVERY, before = 0.0, arena.tournament.LOOK_EVERY
+    try:
+        run(tmp_path / "ray", body(backend={"kind": "ray"}), watcher)
+    finally:
+        arena.tournament.LOOK_EVERY = before
+    assert (1, 5) in seen
+    assert (4, 2) in seen
+
+
+@pytest.mark.gpu
+def test_gpu_shares_sum_to_at_most_one(cluster: None) -> None:
+    if not ray.cluster_resources().get("GPU"):
+        pytest.skip("no GPU in the cluster")
+    from arena.roster import resolve, worker_specs
+
+    experiment = config.load("story")
+    specs = worker_specs(experiment, resolve(experiment), cpus=2, gpus=1, lanes=8)
+    assert 0 < sum(spec.num_gpus for spec in specs.values()) <= 1
