@@ -21,7 +21,7 @@ from arena.engines.live import RoundPlan, RoundPlay
 from arena.records import standings_of
 from arena.tournament import Watcher
 
-BAR = 24
+BAR = 14
 """Width of the bar of a hit rate, characters."""
 
 
@@ -111,7 +111,7 @@ class Race:
             ("precision", "right"),
             ("tokens/pass", "right"),
         ):
-            table.add_column(title, justify=side)  # type: ignore[arg-type]
+            table.add_column(title, justify=side, no_wrap=True)  # type: ignore[arg-type]
         for row in rows:
             name = str(row["drafter"])
             table.add_row(

@@ -146,11 +146,11 @@ def _show_plan(experiment: Experiment, roster: Roster) -> None:
         table.add_row(*map(escape, (name, seat.kind, seat.target, options, seat.fingerprint or "any")))
     console.print(table)
     bounds = estimate(experiment)
-    neural = [name for name, seat in roster.drafters.items() if seat.neural]
+    models = [name for name, seat in {"verifier": roster.verifier, **roster.drafters}.items() if seat.neural]
     print(f"verifier: {roster.verifier.kind} {dict(roster.verifier.options)}, {roster.verifier.fingerprint}")
     print(
         f"resources: {len(roster.drafters) + 2} workers on backend {experiment.backend.kind!r}; "
-        f"models loaded by: {', '.join([*(['verifier'] if roster.verifier.neural else []), *neural]) or 'none'}"
+        f"models loaded by: {', '.join(models) or 'none'}"
     )
     print(
         f"estimate: at most {bounds.rounds} rounds and {bounds.tokens} committed tokens; "

@@ -123,14 +123,15 @@ def _commit(
         outcome = rule.commit(drafts.tree, drafts.chains, laws, choices, ranks)
         return outcome.path, outcome.token, outcome.reached, outcome.bound
     if not drafts.names:
-        return (), choices.draw(laws.law(0), 0), np.nan, np.nan
+        return (), choices.draw(laws.law(0), 1), np.nan, np.nan
     # A chain rule commits one drafter's chain: one of those alive, keyed a lane-step.
     words = np.array([seeding.name_word(name) for name in drafts.names], dtype=np.uint64)
     speaker = int(np.argmin(seeding.uniform(step_key, words, "speaker")))
     nodes = drafts.nodes(speaker)
     decision = rule.decide(drafts.chains[speaker], nodes, laws, choices, speaker)
     n = decision.n_accepted
-    return tuple(nodes[1 : n + 1]), choices.draw(decision.next_law(), n), np.nan, np.nan
+    # Depth n + 1, as tree rules draw: one drafter gives one text under either kind of rule.
+    return tuple(nodes[1 : n + 1]), choices.draw(decision.next_law(), n + 1), np.nan, np.nan
 
 
 def _logprobs(laws: TargetLaws, nodes: Sequence[int], tokens: Sequence[int]) -> tuple[float, ...]:

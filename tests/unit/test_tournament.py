@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -15,7 +16,18 @@ from arena.tournament import Watcher
 from ..runs import TABLE, body, files, run
 
 FAULTY = str(Path(__file__).parent / "faulty.py")
-GARBAGE = ["raise", "too large", "negative", "floats", "too many", "nan", "unnormalised", "excludes", "lanes", "none"]
+GARBAGE = [
+    "raise",
+    "too large",
+    "negative",
+    "floats",
+    "too many",
+    "nan",
+    "unnormalised",
+    "excludes",
+    "lanes",
+    "none",
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +44,7 @@ def records(path: Path) -> list[dict]:
 def test_one_retirement_a_round_until_one_is_left(reference: Path) -> None:
     rounds = records(reference)
     assert [len(r["alive"]) for r in rounds] == [5, 4, 3, 2]
-    for before, after in zip(rounds, rounds[1:], strict=False):
+    for before, after in itertools.pairwise(rounds):
         assert set(before["alive"]) - {before["retired"]["drafter"]} == set(after["alive"])
     champion = RunDirectory.open(reference).champion()
     assert champion is not None
@@ -148,7 +160,11 @@ def test_learners_are_taught_alike_by_every_grouping_of_the_same_lanes(tmp_path:
 
 
 def test_a_learner_goes_on_from_its_snapshot(tmp_path: Path) -> None:
-    field = {"learner": {"kind": "sprinter", "order": 2}, "near": body()["drafters"]["near"], "copy": {"kind": "copyist"}}
+    field = {
+        "learner": {"kind": "sprinter", "order": 2},
+        "near": body()["drafters"]["near"],
+        "copy": {"kind": "copyist"},
+    }
     values = body(drafters=field, engine={"learn_every": 2})
     run(tmp_path / "whole", values)
 
@@ -164,7 +180,9 @@ def test_a_learner_goes_on_from_its_snapshot(tmp_path: Path) -> None:
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 
 
-def test_a_verifier_without_finite_logits_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verifier_without_finite_logits_stops_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from arena.models.table import TableLaw
 
     whole = TableLaw.logits
