@@ -160,7 +160,12 @@ def packaged() -> dict[str, str]:
 
 
 def load(name_or_path: str, overrides: Sequence[str] = (), seed: int | None = None) -> Experiment:
-    """Reads an experiment by packaged name or by path, with overrides.
+    """Reads a tournament by packaged name or by path, with overrides; see :func:`read`."""
+    return build(read(name_or_path, overrides, seed), name_or_path)
+
+
+def read(name_or_path: str, overrides: Sequence[str] = (), seed: int | None = None) -> dict[str, Any]:
+    """Reads an experiment's plain values, unchecked, with overrides.
 
     Args:
         name_or_path: ``"story"`` or ``"mine.yaml"``.
@@ -168,24 +173,23 @@ def load(name_or_path: str, overrides: Sequence[str] = (), seed: int | None = No
         seed: Replaces the experiment's seed.
 
     Raises:
-        ConfigError: Nothing of that name, not YAML, or not a valid experiment.
+        ConfigError: Nothing of that name, or not YAML.
     """
     if name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path)
         if not path.is_file():
             raise ConfigError(f"no experiment file {name_or_path!r}; packaged ones: {', '.join(packaged())}.")
-        text, where = _read(path), name_or_path
+        text = _read(path)
     else:
         if name_or_path not in packaged():
             raise ConfigError(one_of("experiment", name_or_path, packaged()) + " A path must end in .yaml.")
         text = (files("experiments") / f"{name_or_path}.yaml").read_text(encoding="utf-8")
-        where = name_or_path
-    body = parse(text, where)
+    body = parse(text, name_or_path)
     for override in overrides:
         _override(body, override)
     if seed is not None:
         body["seed"] = seed
-    return build(body, where)
+    return body
 
 
 def build(body: Mapping[str, Any], where: str) -> Experiment:
@@ -193,7 +197,7 @@ def build(body: Mapping[str, Any], where: str) -> Experiment:
     try:
         experiment = Experiment.model_validate(body)
     except ValidationError as error:
-        raise ConfigError(_explain(error, where)) from None
+        raise ConfigError(explain(error, where, Experiment)) from None
     experiment.sampling.record()
     return experiment
 
@@ -237,19 +241,20 @@ def _parse_value(text: str, override: str) -> Any:
         raise ConfigError(f"override {override!r}: the value is not YAML: {str(error)[:200]}") from None
 
 
-def _explain(error: ValidationError, where: str) -> str:
+def explain(error: ValidationError, where: str, root: type[BaseModel]) -> str:
+    """Words pydantic's complaints: the place, what was got, the nearest known key."""
     lines = []
     for item in error.errors():
         place = ".".join(str(part) for part in item["loc"] if part != "[key]")
         if item["type"] == "extra_forbidden":
-            lines.append(f"{place}: " + one_of("key", item["loc"][-1], _known(item["loc"][:-1])))
+            lines.append(f"{place}: " + one_of("key", item["loc"][-1], _known(root, item["loc"][:-1])))
         else:
             lines.append(f"{place or 'experiment'}: {item['msg']}; got {str(item['input'])[:80]!r}.")
     return f"{where}: " + "\n".join(lines)
 
 
-def _known(place: tuple[int | str, ...]) -> list[str]:
-    model: Any = Experiment
+def _known(root: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+    model: Any = root
     for part in place:
         field = model.model_fields.get(part)
         model = field.annotation if field else None

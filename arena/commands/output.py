@@ -98,3 +98,18 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: It
     for row in rows:
         made.add_row(*(Text(printable(cell)) for cell in row))
     return made
+
+
+def show_rows(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Prints rows as a table with a title; numbers flush right, three decimals."""
+    listed = list(rows)
+    numeric = {c for c in columns if all(isinstance(row.get(c), int | float | None) for row in listed)}
+
+    def cell(value: Any) -> str:
+        if isinstance(value, float):
+            return number(value)
+        return "-" if value is None else str(value)
+
+    out = console()
+    out.print(Text(printable(title), style="bold"))
+    out.print(table(columns, [[cell(row.get(c)) for c in columns] for row in listed], right=numeric))

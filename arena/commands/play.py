@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from arena import config, provenance
+from arena import config, provenance, studies
+from arena.commands.output import FORMAT, Format, plain, print_csv, print_json, show_rows
 from arena.config import Experiment
 from arena.errors import RunError
 from arena.places import default_path, resolve
 from arena.roster import Roster, estimate
 from arena.roster import resolve as resolve_roster
-from arena.store import RunDirectory
+from arena.store import RunDirectory, canonical
+from arena.studies import Study
 
 EXPERIMENT = Annotated[
     str, typer.Argument(metavar="EXP", help="A packaged experiment (`arena ls experiments`) or a .yaml file.")
@@ -41,6 +44,7 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="The run directory; must be new or empty.")
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Check everything, show the plan, start nothing.")] = False,
+    format: FORMAT = Format.table,
 ) -> None:
     """Launch a tournament: rounds and retirements until a champion is left.
 
@@ -54,28 +58,25 @@ def run(
       arena run mine.yaml --dry-run
     """
     found = _load(experiment, overrides, seed, backend)
-    roster = resolve_roster(found)
     if dry_run:
-        _show_plan(found, roster)
+        _plan(found)
         return
-    text = found.to_yaml()
-    digest = provenance.config_hash(text)
-    path = out if out is not None else default_path(found.name, digest)
+    text = found.plan() if isinstance(found, Study) else found.to_yaml()
+    path = out if out is not None else default_path(found.name, provenance.config_hash(text))
     manifest = provenance.manifest(experiment=found.name, config_yaml=text, seed=found.seed)
-    directory = RunDirectory.create(path, text, manifest)
-    _play(found, directory)
+    _go_on(found, RunDirectory.create(path, text, manifest), format)
 
 
 def validate(
     experiment: EXPERIMENT, overrides: OVERRIDES = None, seed: SEED = None, backend: BACKEND = None
 ) -> None:
     """Check an experiment and show its plan; the same as `arena run EXP --dry-run`."""
-    found = _load(experiment, overrides, seed, backend)
-    _show_plan(found, resolve_roster(found))
+    _plan(_load(experiment, overrides, seed, backend))
 
 
 def resume(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or `latest`.")] = "latest",
+    format: FORMAT = Format.table,
 ) -> None:
     """Go on with a run that was cut short, from its stored config and its last whole round.
 
@@ -89,49 +90,92 @@ def resume(
         )
         print(directory.path)
         return
-    found = config.build(config.parse(directory.config_yaml, "config.resolved.yaml"), "config.resolved.yaml")
+    found = _build(config.parse(directory.config_yaml, "config.resolved.yaml"), "config.resolved.yaml")
     directory.update_manifest(status="running")
-    _play(found, directory)
+    _go_on(found, directory, format)
 
 
-def _load(name: str, overrides: list[str] | None, seed: int | None, backend: str | None) -> Experiment:
+def _load(
+    name: str, overrides: list[str] | None, seed: int | None, backend: str | None
+) -> Experiment | Study:
     extra = [f"backend.kind={backend}"] if backend else []
-    return config.load(name, [*(overrides or ()), *extra], seed)
+    return _build(config.read(name, [*(overrides or ()), *extra], seed), name)
 
 
-def _play(experiment: Experiment, directory: RunDirectory) -> None:
+def _build(body: dict[str, Any], where: str) -> Experiment | Study:
+    return studies.build(body, where) if "study" in body else config.build(body, where)
+
+
+def _plan(found: Experiment | Study) -> None:
+    if isinstance(found, Study):
+        print(found.plan())
+    else:
+        _show_plan(found, resolve_roster(found))
+
+
+def _go_on(found: Experiment | Study, directory: RunDirectory, format: Format) -> None:
+    """Plays what is left of a run, whatever it is, and records how it ended."""
+    console = Console(stderr=True)
+    console.print(f"[bold]{escape(found.name)}[/bold]: {escape(found.description)}")
+    here = escape(str(directory.path))
+    try:
+        if isinstance(found, Study):
+            _play_study(found, directory, console, format)
+        else:
+            _play(found, directory, console)
+    except KeyboardInterrupt:
+        directory.update_manifest(status="interrupted")
+        console.print(f"interrupted; go on with: arena resume {here}", soft_wrap=True)
+        raise SystemExit(130) from None
+    except BaseException as error:
+        directory.update_manifest(status="failed", error=f"{type(error).__name__}: {error}"[:2000])
+        console.print(f"stopped; once that is mended, go on with: arena resume {here}", soft_wrap=True)
+        raise
+
+
+def _play_study(study: Study, directory: RunDirectory, console: Console, format: Format) -> None:
+    began = time.monotonic()
+
+    def note(text: str) -> None:
+        console.print(
+            f"[{time.monotonic() - began:.0f} s] {text}", style="dim", markup=False, highlight=False
+        )
+
+    result = study.play(directory.path, note)
+    body = {"title": result.title, "rows": list(result.rows), "notes": list(result.notes), **result.more}
+    (directory.path / "result.json").write_text(canonical(plain(body)) + "\n", encoding="utf-8")
+    directory.update_manifest(status="complete")
+    if format is Format.json:
+        print_json(body)
+    elif format is Format.csv:
+        print_csv(result.columns, result.rows)
+    else:
+        show_rows(result.title, result.columns, result.rows)
+        for text in result.notes:
+            print(text)
+    console.print(f"kept in {escape(str(directory.path))}", soft_wrap=True)
+
+
+def _play(experiment: Experiment, directory: RunDirectory, console: Console) -> None:
     # Imported late: `--help` and `--dry-run` need neither the engine nor Ray.
     from arena.display import Race
     from arena.tournament import Tournament, make_backend
 
-    console = Console(stderr=True)
     kinds = {name: choice.kind for name, choice in experiment.drafters.items()}
     verifier = str(experiment.verifier.options.get("model", experiment.verifier.kind))
-    console.print(f"[bold]{escape(experiment.name)}[/bold]: {escape(experiment.description)}")
-    backend = None
-    try:
-        with Race(kinds, verifier, console) as race:
-            backend = make_backend(experiment)
+    with Race(kinds, verifier, console) as race:
+        backend = make_backend(experiment)
+        try:
             champion = Tournament(experiment, directory, backend, race.watcher()).run()
-    except KeyboardInterrupt:
-        directory.update_manifest(status="interrupted")
-        console.print(f"interrupted; go on with: arena resume {escape(str(directory.path))}")
-        raise SystemExit(130) from None
-    except BaseException as error:
-        directory.update_manifest(status="failed", error=f"{type(error).__name__}: {error}"[:2000])
-        console.print(f"stopped; once that is mended, go on with: arena resume {escape(str(directory.path))}")
-        raise
-    finally:
-        if backend is not None:
+        finally:
             backend.shutdown()
     if champion is None:
         raise RunError(f"every drafter was withdrawn; see {directory.path}/rounds.jsonl for the reasons.")
     console.print(f"\n[bold green]champion: {escape(champion.champion)}[/bold green] ({champion.how})")
-    console.print(
-        f"look: arena show {escape(str(directory.path))}   plot: arena plot {escape(str(directory.path))}   "
-        f"promote: arena promote {escape(str(directory.path))}",
-        soft_wrap=True,
-    )
+    here = escape(str(directory.path))
+    console.print(f"look:    arena show {here}", soft_wrap=True)
+    console.print(f"plot:    arena plot {here}", soft_wrap=True)
+    console.print(f"promote: arena promote {here}", soft_wrap=True)
     print(directory.path)
     sys.stdout.flush()
 

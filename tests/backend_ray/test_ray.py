@@ -24,7 +24,13 @@ FAULTY = str(Path(__file__).parent.parent / "unit" / "faulty.py")
 def cluster() -> Iterator[None]:
     """One small cluster for the whole module; a backend joins it and leaves it running."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR", object_store_memory=128 << 20)
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=128 << 20,
+    )
     yield
     ray.shutdown()
 
