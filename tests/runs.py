@@ -33,7 +33,7 @@ def body(**changes: Any) -> dict[str, Any]:
         "backend": {"kind": "local"},
     }
     for key, value in changes.items():
-        base[key] = {**base[key], **value} if isinstance(value, dict) and key != "drafters" else value
+        base[key] = {**base.get(key, {}), **value} if isinstance(value, dict) and key != "drafters" else value
     return base
 
 

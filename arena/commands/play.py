@@ -86,7 +86,8 @@ def resume(
     if directory.manifest["status"] == "complete":
         champion = (directory.champion() or {}).get("champion")
         Console(stderr=True).print(
-            f"{escape(str(directory.path))} is complete (champion: {champion}); nothing to do."
+            f"{escape(str(directory.path))} is complete (champion: {champion}); nothing to do.",
+            soft_wrap=True,
         )
         print(directory.path)
         return
