@@ -21,7 +21,7 @@ from arena.engines.live import RoundPlan, RoundPlay
 from arena.records import standings_of
 from arena.tournament import Watcher
 
-BAR = 14
+BAR = 10
 """Width of the bar of a hit rate, characters."""
 
 
@@ -102,16 +102,13 @@ class Race:
 
     def _table(self, rows: Sequence[Mapping[str, Any]], leaving: set[str] | None = None) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for title, side in (
-            ("drafter", "left"),
-            ("kind", "left"),
-            ("hit rate", "right"),
-            ("", "left"),
-            ("95% interval", "left"),
-            ("precision", "right"),
-            ("tokens/pass", "right"),
-        ):
-            table.add_column(title, justify=side, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column("drafter", max_width=14, no_wrap=True)
+        table.add_column("kind", max_width=10, no_wrap=True)
+        table.add_column("hit rate", justify="right", min_width=8)
+        table.add_column("", min_width=BAR)
+        table.add_column("95% interval", min_width=13)
+        table.add_column("precision", justify="right", min_width=9)
+        table.add_column("tokens/pass", justify="right", min_width=11)
         for row in rows:
             name = str(row["drafter"])
             table.add_row(
