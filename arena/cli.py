@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from arena.commands import audit, play, predict, results
+from arena.commands import audit, play, predict, promote, results
 from arena.errors import ArenaError
 
 app = typer.Typer(
@@ -25,7 +25,15 @@ app = typer.Typer(
     ),
 )
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Tournaments": (play.run, play.validate, play.resume, results.show, results.plot, results.ls),
+    "Tournaments": (
+        play.run,
+        play.validate,
+        play.resume,
+        results.show,
+        results.plot,
+        promote.promote,
+        results.ls,
+    ),
     "Maths": (audit.audit, predict.predict),
 }
 for panel, commands in PANELS.items():

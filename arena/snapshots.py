@@ -1,7 +1,9 @@
 """What learners had learnt at each barrier, so that a run can go on from any of them.
 
-``snapshots/round=NNN/<drafter>/<file>``; the last two are kept, since the newest may
-have been written for a round whose line never was.
+``snapshots/round=NNN/<drafter>/<file>``; the last two rounds are kept, since the
+newest may have been written for a round whose line never was. Round 0 is what was
+bred before the run. A drafter that has left keeps its last snapshot in
+``snapshots/last/<drafter>``, from which it can be promoted.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ def write(run: Path, number: int, learnt: Mapping[str, Files]) -> None:
 
     Args:
         run: The run directory.
-        number: The round, from 1.
+        number: The round, from 1; 0 for what was bred before the first.
         learnt: Drafter to file name to content; nothing is written if empty.
     """
     if not learnt:
@@ -42,7 +44,14 @@ def write(run: Path, number: int, learnt: Mapping[str, Files]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
     os.replace(temporary, final)
-    for old in sorted(final.parent.glob("round=*"))[:-KEPT]:
+    rounds = sorted(final.parent.glob("round=*"))
+    for old in rounds[:-KEPT]:
+        for kept in old.iterdir():
+            if not any((newer / kept.name).is_dir() for newer in rounds[-KEPT:]):
+                place = final.parent / "last" / kept.name
+                shutil.rmtree(place, ignore_errors=True)
+                place.parent.mkdir(exist_ok=True)
+                os.replace(kept, place)
         shutil.rmtree(old)
 
 
@@ -55,3 +64,15 @@ def read(run: Path, number: int) -> dict[str, dict[str, bytes]]:
         drafter.name: {path.name: path.read_bytes() for path in sorted(drafter.iterdir())}
         for drafter in sorted(folder.iterdir())
     }
+
+
+def last(run: Path, drafter: str) -> Path | None:
+    """Gives the folder of the newest snapshot of a drafter of a finished run, or None.
+
+    Of one that was retired it is what it had learnt before its last round.
+    """
+    root = run / "snapshots"
+    for folder in (*sorted(root.glob("round=*"), reverse=True), root / "last"):
+        if (folder / drafter).is_dir():
+            return folder / drafter
+    return None

@@ -21,6 +21,7 @@ __all__ = [
     "load_config",
     "load_model",
     "load_tokenizer",
+    "quiet",
     "resolve",
     "skip_layers",
     "unsupported",
@@ -66,7 +67,7 @@ def load_model(
     if reason := unsupported(config):
         raise ModelError(f"model {name!r} cannot be used: {reason}. Choose a model of plain full attention.")
     try:
-        with _quiet():
+        with quiet():
             model: Any = AutoModelForCausalLM.from_pretrained(
                 str(resolve(name)),
                 dtype=getattr(torch, auto_dtype(device) if dtype == "auto" else dtype),
@@ -153,7 +154,7 @@ def unsupported(config: Any) -> str:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Hides transformers' progress bars: six actors would print six of them."""
     from transformers.utils import logging
 

@@ -39,3 +39,20 @@ def tiny() -> Any:
         attn_implementation="sdpa",
     )
     return LlamaForCausalLM(config).eval().requires_grad_(False)
+
+
+@pytest.fixture(scope="session")
+def speaker(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The tiny model in a folder with a tokenizer of 97 words, so that it can be a verifier."""
+    from tokenizers import Tokenizer, pre_tokenizers
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(WordLevel({f"w{i}": i for i in range(97)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="w1")
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+    path = tmp_path_factory.mktemp("speaker")
+    tiny.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return str(path)
