@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ from arena.types import Floats, Sampling, Vocabulary
 
 _START = 0xFFFFFFFF
 """Stands for the positions before the first token of a context."""
+
+_HELD = 1 << 16
+"""Laws of at most this many logits in all are worked out once and looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,14 @@ class TableLaw:
             float64[..., V], independent standard normals times ``sharpness``.
         """
         contexts = np.asarray(contexts, dtype=np.int64)
+        if (self.vocab + 1) ** self.order * self.vocab > _HELD or contexts.max(initial=-1) >= self.vocab:
+            return self._hashed(contexts)
+        row = np.zeros(contexts.shape[:-1], dtype=np.int64)
+        for back in range(1, min(self.order, contexts.shape[-1]) + 1):
+            row += (np.maximum(contexts[..., -back], -1) + 1) * (self.vocab + 1) ** (back - 1)
+        return np.asarray(_every(self.vocab, self.order, self.seed, self.sharpness)[row])
+
+    def _hashed(self, contexts: npt.NDArray[np.int64]) -> Floats:
         key = np.broadcast_to(seeding.fold(self.seed, "table", self.order), contexts.shape[:-1])
         for back in range(1, self.order + 1):
             if back <= contexts.shape[-1]:
@@ -71,3 +83,12 @@ class TableLaw:
         return warp(
             self.logits(np.asarray(context[-self.order :] if self.order else [], dtype=np.int64)), sampling
         )
+
+
+@lru_cache(maxsize=64)
+def _every(vocab: int, order: int, seed: int, sharpness: float) -> Floats:
+    """The logits after every context of ``order`` tokens, -1 among them; float64[(V + 1)^order, V]."""
+    rows = np.arange((vocab + 1) ** order)
+    contexts = [rows // (vocab + 1) ** (back - 1) % (vocab + 1) - 1 for back in range(order, 0, -1)]
+    shaped = np.stack(contexts, axis=-1) if order else np.empty((1, 0), dtype=np.int64)
+    return TableLaw(vocab, order, seed, sharpness)._hashed(shaped)
