@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from arena.errors import ConfigError
+from arena.types import Floats
 
 MAX_K = 16
 """Longest draft that is considered unless told otherwise."""
@@ -51,6 +53,44 @@ class StepCosts:
     def step(self, k: int) -> float:
         """Gives the time of a step with drafts of length k, ms; k = 0 is plain decoding."""
         return self.fixed + k * self.draft + self.lanes * (k + 1) * self.verify
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What the workers of a run cost, as its manifest keeps it.
+
+    Attributes:
+        lanes: Lanes that share a pass.
+        draft_length: K.
+        fixed: A verifier pass before any node is counted, ms.
+        verify: One node in the pass, ms.
+        draft: One drafted token of each drafter, all lanes together, ms.
+    """
+
+    lanes: int
+    draft_length: int
+    fixed: float
+    verify: float
+    draft: Mapping[str, float]
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values for the manifest."""
+        return {**asdict(self), "unit": "ms"}
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any] | None) -> Calibration | None:
+        """Reads what :meth:`plain` wrote; None where nothing was stored."""
+        if not stored:
+            return None
+        return cls(**{name: stored[name] for name in ("lanes", "draft_length", "fixed", "verify", "draft")})
+
+    def step_ms(self) -> dict[str, float]:
+        """Gives the time of a step with each drafter alone: fixed + K draft + lanes (K + 1) verify."""
+        k = self.draft_length
+        return {
+            name: StepCosts(self.fixed, draft, self.verify, self.lanes).step(k)
+            for name, draft in self.draft.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +237,6 @@ def paying_lanes(rates: Rates, costs: StepCosts, max_k: int = MAX_K) -> float:
 def fit(points: Sequence[Point]) -> StepCosts:
     """Fits fixed, draft and verify to measured steps by non-negative least squares.
 
-    Three unknowns: every subset of them is tried as the positive ones, and the best
-    admissible fit is kept, which is exact.
-
     Raises:
         ConfigError: Fewer than three points, or draft lengths and node counts that do
             not vary enough to tell the three costs apart.
@@ -211,13 +248,31 @@ def fit(points: Sequence[Point]) -> StepCosts:
             f"{len(points)} measured steps cannot tell fixed, draft and verify costs apart; "
             "expected at least three, with draft lengths and node counts that vary apart from each other."
         )
-    best, best_error = np.zeros(3), float(times @ times)
-    for size in (1, 2, 3):
-        for subset in itertools.combinations(range(3), size):
+    fixed, draft, verify = _non_negative(design, times).tolist()
+    return StepCosts(fixed, draft, verify)
+
+
+def fit_pass(passes: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Fits fixed and verify costs to passes, each (nodes, ms), by non-negative least squares.
+
+    Where all passes are of one size, all of their time is taken as fixed.
+    """
+    nodes, times = (np.array(column, dtype=np.float64) for column in zip(*passes, strict=True))
+    if len(np.unique(nodes)) < 2:
+        return float(times.mean()), 0.0
+    fixed, verify = _non_negative(np.stack([np.ones_like(nodes), nodes], axis=1), times).tolist()
+    return fixed, verify
+
+
+def _non_negative(design: Floats, times: Floats) -> Floats:
+    """Tries every set of unknowns as the positive ones; the best admissible fit is exact."""
+    n = design.shape[1]
+    best, best_error = np.zeros(n), float(times @ times)
+    for size in range(1, n + 1):
+        for subset in itertools.combinations(range(n), size):
             part = np.linalg.lstsq(design[:, subset], times, rcond=None)[0]
             error = float(((design[:, subset] @ part - times) ** 2).sum())
             if (part >= 0).all() and error < best_error:
-                best, best_error = np.zeros(3), error
+                best, best_error = np.zeros(n), error
                 best[list(subset)] = part
-    fixed, draft, verify = best.tolist()
-    return StepCosts(fixed, draft, verify)
+    return best

@@ -90,8 +90,8 @@ class Standing:
         acceptance_length: 1 + accepted / lane-steps, tokens a pass; nan if none.
         low: Lower end of the interval of the hit rate; nan with fewer than two prompts.
         high: Upper end.
-        goodput: Committed tokens per millisecond with costs stored beforehand; nan
-            where none were.
+        goodput: Tokens that a lane gains a millisecond with it alone, by costs stored
+            beforehand; nan where none were.
     """
 
     drafter: str
@@ -149,6 +149,16 @@ def acceptance_length(counts: Counts, k: int | None = None) -> float:
         f"acceptance length must lie in [1, K+1] = [1, {most}], got {value}",
     )
     return value
+
+
+def goodput(counts: Counts, step_ms: float) -> float:
+    """Gives the tokens that a lane gains a millisecond: acceptance length by the time of a step.
+
+    Args:
+        counts: Of one drafter.
+        step_ms: Time of a step with it alone, ms; see :class:`arena.costs.Calibration`.
+    """
+    return acceptance_length(counts) / step_ms
 
 
 def interval(
