@@ -28,6 +28,7 @@ from arena.records import round_record, tally_of
 from arena.roster import Roster, resolve, worker_specs
 from arena.scoreboard import RoundTally
 from arena.store import RunDirectory
+from arena.traces.runs import write_prompts
 from arena.types import Vocabulary
 
 GENERATION = 0
@@ -166,6 +167,13 @@ class Tournament:
             else:
                 raise PromptError(f"{origin}: {reason} Shorten it, or set prompts.on_error=skip.")
         self._directory.update_manifest(prompts={"usable": len(kept), "skipped": skipped})
+        # With its commits they make the run a trace that can be replayed.
+        write_prompts(
+            self._directory.path,
+            {p.id: tokens[p.id] for p in kept},
+            {p.id: p.category for p in kept},
+            vocabulary,
+        )
         prompt_sets.round_slice(kept, 0, self._experiment.rounds.prompts, self._root)
         return tuple(kept), tokens
 
