@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from arena.forecast import Forecast
 from arena.records import standings_of, summary
 from arena.survival import Departure, at, band, curve_of, departures
 
@@ -86,4 +87,22 @@ def ends_of(run: Played) -> dict[str, str]:
         if one.withdrawn
         else stay
         for one in sorted(gone, key=lambda one: (one.retired or one.withdrawn, -one.round, one.drafter))
+    }
+
+
+def pass_numbers(found: Forecast) -> tuple[Series, Series]:
+    """Gives the measured verifier passes (ms over nodes), and the line that was fitted to them."""
+    nodes = tuple(float(count) for count, _ in found.passes)
+    ends = (0.0, max(nodes))
+    line = Series(ends, tuple(found.fixed + found.verify * end for end in ends))
+    return Series(nodes, tuple(ms for _, ms in found.passes)), line
+
+
+def token_numbers(found: Forecast) -> dict[str, Series]:
+    """Gives each drafter's time a token over K, the fastest drafter first."""
+    return {
+        one.drafter: Series(
+            tuple(float(row.k) for row in one.rows), tuple(row.ms_per_token for row in one.rows)
+        )
+        for one in found.drafters
     }

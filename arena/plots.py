@@ -1,8 +1,6 @@
 """Plots of finished rounds. A plot is a function that gives numbers and one that draws them on ``ax``.
 
-This is the only module that imports matplotlib. Colours are those of Okabe & Ito,
-which colour-blind readers can tell apart; each comes with a marker and a line style
-of its own, so that a grey print can be read too.
+This is the only module that imports matplotlib.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,13 +16,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from arena.errors import ConfigError, RunError, one_of
-from arena.plot_numbers import Played, diversity_numbers, ends_of, hit_rate_numbers, survival_numbers
+from arena.forecast import Forecast
+from arena.plot_numbers import (
+    Played,
+    diversity_numbers,
+    ends_of,
+    hit_rate_numbers,
+    pass_numbers,
+    survival_numbers,
+    token_numbers,
+)
+from arena.plot_style import COLOURS, plain, style
 from arena.store import RunDirectory, resolve
 from arena.survival import survivors
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -39,12 +43,12 @@ def draw_hit_rate(ax: Axes, run: Played) -> None:
         x = [value + shift for value in line.x]
         low = [y - _or(end, y) for y, end in zip(line.y, line.low, strict=True)]
         high = [_or(end, y) - y for y, end in zip(line.y, line.high, strict=True)]
-        label = f"{_plain(name)} ({ends[name]})"
-        ax.errorbar(x, line.y, yerr=[low, high], capsize=2.5, elinewidth=0.9, label=label, **_style(number))
+        label = f"{plain(name)} ({ends[name]})"
+        ax.errorbar(x, line.y, yerr=[low, high], capsize=2.5, elinewidth=0.9, label=label, **style(number))
         top = max([top, *(_or(end, 0.0) for end in (*line.high, *line.y))])
     ax.set_ylim(-0.03 * top, min(1.02, 1.05 * top))  # a rate of 0 or 1 is not cut in half
     ax.set(xlabel="round", ylabel="hit rate (accepted / offered draft tokens)")
-    ax.set_title(f"Hit rate by round, {_plain(run.label)}")
+    ax.set_title(f"Hit rate by round, {plain(run.label)}")
     _rounds(ax, 1, len(run.records))
     _legend(ax, "last standing first;\nbars: 95%, prompts as clusters")
 
@@ -60,7 +64,7 @@ def draw_staircase(ax: Axes, run: Played) -> None:
         if left:
             middle = (alive[number - 1] + alive[number]) / 2
             ax.annotate(
-                _plain(", ".join(left)) + " out",
+                plain(", ".join(left)) + " out",
                 (number, middle),
                 xytext=(6, 0),
                 textcoords="offset points",
@@ -68,7 +72,7 @@ def draw_staircase(ax: Axes, run: Played) -> None:
             )
     stay = [name for name, end in ends_of(run).items() if end in ("champion", "alive")]
     ax.annotate(
-        _plain(", ".join(stay)) + (": champion" if len(stay) == 1 else ""),
+        plain(", ".join(stay)) + (": champion" if len(stay) == 1 else ""),
         (last, alive[-1]),
         xytext=(8, 0),
         textcoords="offset points",
@@ -76,7 +80,7 @@ def draw_staircase(ax: Axes, run: Played) -> None:
         weight="bold",
     )
     ax.set(xlabel="round", ylabel="drafters alive after the round")
-    ax.set_title(f"Survivors, {_plain(run.label)}")
+    ax.set_title(f"Survivors, {plain(run.label)}")
     ax.set_ylim(0, max(alive) + 0.6)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xticks(range(0, last + 1, 1 + last // 20))
@@ -89,12 +93,12 @@ def draw_survival(ax: Axes, runs: Sequence[Played]) -> None:
     order = sorted(numbers, key=lambda name: (-sum(numbers[name].y), name))
     names, last = sorted(numbers), 0
     for place, name in enumerate(order):
-        line, style = numbers[name], _style(names.index(name))
+        line, look = numbers[name], style(names.index(name))
         lift = 0.004 * (place - len(order) / 2)  # curves that coincide stay visible
         y = [value + lift for value in line.y]
-        ax.step(line.x, y, where="post", label=_plain(name), **style)
+        ax.step(line.x, y, where="post", label=plain(name), **look)
         ax.fill_between(
-            line.x, line.low, line.high, step="post", alpha=0.10, color=style["color"], linewidth=0
+            line.x, line.low, line.high, step="post", alpha=0.10, color=look["color"], linewidth=0
         )
         last = len(line.x) - 1
     ax.set(xlabel="round", ylabel="share of runs in which it is still alive")
@@ -112,7 +116,7 @@ def draw_diversity(ax: Axes, runs: Sequence[Played], key: str) -> None:
     }
     for number, run in enumerate(runs):
         line = diversity_numbers(run)[key]
-        ax.plot(line.x, line.y, label=_plain(run.label), **_style(number))
+        ax.plot(line.x, line.y, label=plain(run.label), **style(number))
     ax.set(xlabel="round", ylabel=names[key][0], ylim=(0.0, 1.03))
     ax.set_title(names[key][1])
     _rounds(ax, 1, max(len(run.records) for run in runs))
@@ -122,6 +126,33 @@ def draw_diversity(ax: Axes, runs: Sequence[Played], key: str) -> None:
             [one["round"] for one in record], [f"{one['round']}\n({len(one['alive'])})" for one in record]
         )
         ax.set_xlabel("round (drafters alive in it)")
+
+
+def draw_passes(ax: Axes, found: Forecast) -> None:
+    """Draws measured verifier passes and the fitted line."""
+    points, line = pass_numbers(found)
+    ax.plot(points.x, points.y, "o", color=COLOURS[4], markersize=3.5, alpha=0.5, label="measured passes")
+    label = f"fit: {found.fixed:.2f} + {found.verify:.3f} ms a node"
+    ax.plot(line.x, line.y, color=COLOURS[1], linewidth=2, label=label)
+    ax.set(xlabel="tree nodes in the pass, all lanes", ylabel="time of the pass (ms)")
+    ax.set_ylim(bottom=0)
+    ax.set_title("Verifier passes")
+    ax.legend(loc="lower right", frameon=False)
+
+
+def draw_tokens(ax: Axes, found: Forecast) -> None:
+    """Draws each drafter's expected time a token over K, a ring at the best K."""
+    names = sorted(one.drafter for one in found.drafters)
+    for one, (name, line) in zip(found.drafters, token_numbers(found).items(), strict=True):
+        look = style(names.index(name))
+        ax.plot(line.x, line.y, label=f"{plain(name)} (K={one.best_k})", **look)
+        best = (line.x[one.best_k], line.y[one.best_k])
+        ax.plot(*best, "o", markersize=13, markerfacecolor="none", color=look["color"], markeredgewidth=1.8)
+    ax.set(xlabel="draft length K (0: plain decoding)", ylabel="expected time a token (ms)")
+    ax.set_ylim(bottom=0)
+    ax.set_title(f"Each drafter alone, {found.lanes} lanes")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend(ax, "fastest first;\nrings: best K")
 
 
 def _hit_rate(runs: Sequence[Played]) -> Figure:
@@ -147,7 +178,7 @@ def _diversity(runs: Sequence[Played]) -> Figure:
     if len(runs) > 1:
         _legend(right, "run")
     else:
-        figure.suptitle(f"Diversity by round, {_plain(runs[0].label)}")
+        figure.suptitle(f"Diversity by round, {plain(runs[0].label)}")
     return figure
 
 
@@ -191,7 +222,31 @@ def plot(runs: Sequence[Path | str], kind: str, path: Path | str | None = None) 
     if target.suffix.lower() not in SUFFIXES:
         raise ConfigError(one_of("plot file type", target.suffix, SUFFIXES))
     played = [_played(directory) for directory in directories]
-    figure = KINDS[kind].figure(played)
+    return _save(KINDS[kind].figure(played), target)
+
+
+def plot_forecast(found: Forecast, path: Path | str) -> Path:
+    """Draws a run's measured passes with their fit, and each drafter's time a token over K.
+
+    Args:
+        found: Of the run.
+        path: Where to; PNG, SVG or PDF by its suffix.
+
+    Returns:
+        The path written.
+
+    Raises:
+        ConfigError: If the suffix is not known, or the file cannot be written.
+    """
+    figure, (left, right) = _figure(2, width=5.6)
+    draw_passes(left, found)
+    draw_tokens(right, found)
+    return _save(figure, Path(path))
+
+
+def _save(figure: Figure, target: Path) -> Path:
+    if target.suffix.lower() not in SUFFIXES:
+        raise ConfigError(one_of("plot file type", target.suffix, SUFFIXES))
     FigureCanvasAgg(figure)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -209,18 +264,6 @@ def _played(directory: RunDirectory) -> Played:
         f"{directory.manifest.get('experiment', directory.path.name)}, seed {directory.manifest.get('seed')}"
     )
     return Played(label, records)
-
-
-def _style(number: int) -> dict[str, Any]:
-    style = number % len(COLOURS)
-    turn = (number + number // len(COLOURS)) % len(DASHES)  # an eighth line differs from the first
-    return {
-        "color": COLOURS[style],
-        "marker": MARKERS[turn],
-        "linestyle": DASHES[turn],
-        "markersize": 5,
-        "linewidth": 1.6,
-    }
 
 
 def _figure(panels: int, width: float, stacked: bool = False) -> tuple[Figure, list[Axes]]:
@@ -252,9 +295,3 @@ def _legend(ax: Axes, title: str) -> None:
 
 def _or(value: float, otherwise: float) -> float:
     return otherwise if math.isnan(value) else value
-
-
-def _plain(text: str) -> str:
-    """Makes text safe for matplotlib: no formulae, nothing that hides it, one line, not too long."""
-    shown = "".join(character if character.isprintable() else "?" for character in text)[:80]
-    return shown.replace("$", r"\$")

@@ -9,9 +9,9 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from arena import plots
 from arena.errors import ConfigError, RunError
 from arena.plot_numbers import Played, diversity_numbers, ends_of, hit_rate_numbers, survival_numbers
+from arena.plot_style import style
 from arena.plots import KINDS, plot
 from arena.store import RunDirectory
 
@@ -85,7 +85,7 @@ def test_every_plot_says_what_it_shows(run: Played, kind: str, several: bool) ->
 
 
 def test_lines_can_be_told_apart_without_colour() -> None:
-    styles = [plots._style(number) for number in range(14)]
+    styles = [style(number) for number in range(14)]
     assert len({(style["marker"], str(style["linestyle"])) for style in styles[:7]}) == 7
     assert len({(style["color"], style["marker"]) for style in styles}) == 14
 
