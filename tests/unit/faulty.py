@@ -43,14 +43,21 @@ class Faulty:
             case "raise":
                 raise RuntimeError("out of ideas")
             case "too large":
-                return Draft(np.where(tokens >= 0, 99, -1).astype(np.int32), lengths, np.where(support >= 0, 99, -1), probs)
+                return Draft(
+                    np.where(tokens >= 0, 99, -1).astype(np.int32),
+                    lengths,
+                    np.where(support >= 0, 99, -1),
+                    probs,
+                )
             case "negative":
                 return Draft(np.full_like(tokens, -5), lengths, np.full_like(support, -5), probs)
             case "floats":
                 return Draft(tokens.astype(np.float64), lengths, support, probs)
             case "too many":
                 wide = np.ones((lanes, 50), dtype=np.int32)
-                return Draft(wide, np.full(lanes, 50, np.int32), wide[..., None], np.ones((lanes, 50, 1), np.float32))
+                return Draft(
+                    wide, np.full(lanes, 50, np.int32), wide[..., None], np.ones((lanes, 50, 1), np.float32)
+                )
             case "nan":
                 return Draft(tokens, lengths, support, probs * np.float32(np.nan))
             case "unnormalised":

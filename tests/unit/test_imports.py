@@ -23,5 +23,7 @@ HEAVY = ("ray", "torch", "transformers", "matplotlib", "pandas")
 )
 def test_no_heavy_import(statement: str, allowed: tuple[str, ...]) -> None:
     code = f"{statement}\nimport sys\nprint([m for m in {HEAVY} if m in sys.modules and m not in {allowed}])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
     assert out.stdout.strip() == "[]"
