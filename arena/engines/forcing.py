@@ -72,6 +72,7 @@ class Along:
         for position in range(start, end):
             if self.stops[position]:
                 end = position + 1
+                break
         return StepDraft(self.values[start:end])
 
 
