@@ -65,7 +65,7 @@ class TableLaw:
             row += (np.maximum(contexts[..., -back], -1) + 1) * (self.vocab + 1) ** (back - 1)
         return np.asarray(_every(self.vocab, self.order, self.seed, self.sharpness)[row])
 
-    def _hashed(self, contexts: npt.NDArray[np.int64]) -> Floats:
+    def _hashed(self, contexts: npt.NDArray[np.integer]) -> Floats:
         key = np.broadcast_to(seeding.fold(self.seed, "table", self.order), contexts.shape[:-1])
         for back in range(1, self.order + 1):
             if back <= contexts.shape[-1]:
@@ -92,3 +92,27 @@ def _every(vocab: int, order: int, seed: int, sharpness: float) -> Floats:
     contexts = [rows // (vocab + 1) ** (back - 1) % (vocab + 1) - 1 for back in range(order, 0, -1)]
     shaped = np.stack(contexts, axis=-1) if order else np.empty((1, 0), dtype=np.int64)
     return TableLaw(vocab, order, seed, sharpness)._hashed(shaped)
+
+
+def at_overlap(target: Floats, other: Floats, overlap: float) -> Floats:
+    """Moves a law towards another until its overlap with where it began is a given number.
+
+    With q = (1 - m) p + m r, the overlap sum min(p, q) is 1 - m TV(p, r), exactly: m is
+    chosen to hit the number. Where that needs m > 1, r is replaced by the point mass on
+    p's least probable token (and an overlap below that token's probability cannot be had).
+
+    Args:
+        target: float64[..., V], p.
+        other: float64[..., V], r.
+        overlap: In [0, 1].
+
+    Returns:
+        float64[..., V], q.
+    """
+    least = np.zeros_like(target)
+    np.put_along_axis(least, target.argmin(axis=-1)[..., None], 1.0, axis=-1)
+    apart = 0.5 * np.abs(target - other).sum(axis=-1, keepdims=True)
+    far = np.where(apart >= 1.0 - overlap, other, least)
+    apart = 0.5 * np.abs(target - far).sum(axis=-1, keepdims=True)
+    weight = np.minimum(1.0, np.divide(1.0 - overlap, apart, out=np.zeros_like(apart), where=apart > 0))
+    return np.asarray((1.0 - weight) * target + weight * far)
