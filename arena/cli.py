@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from arena.commands import audit, play, predict, promote, replay, results
+from arena.commands import audit, doctor, play, predict, promote, replay, results
 from arena.errors import ArenaError
 
 app = typer.Typer(
@@ -34,7 +34,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         promote.promote,
         results.ls,
     ),
-    "Logs": (replay.replay,),
+    "Logs": (replay.replay, doctor.doctor),
     "Maths": (audit.audit, predict.predict),
 }
 for panel, commands in PANELS.items():
