@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from arena.commands import audit, doctor, play, predict, promote, replay, results
+from arena.commands import audit, check, doctor, play, predict, promote, replay, results
 from arena.errors import ArenaError
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         results.plot,
         promote.promote,
         results.ls,
+        check.check,
     ),
     "Logs": (replay.replay, doctor.doctor),
     "Maths": (audit.audit, predict.predict),

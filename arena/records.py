@@ -76,7 +76,7 @@ def round_record(
         "lane_steps": len(texts),
         "committed": sum(len(commit.tokens) for commit in texts),
         "field": _field(names, steps),
-        "text": _text(texts),
+        "text": text_of(texts),
         "verifier": verifier,
     }
 
@@ -193,7 +193,12 @@ def _field(names: list[str], steps: list[FieldStep]) -> dict[str, Any]:
     }
 
 
-def _text(commits: list[Commit]) -> dict[str, Any]:
+def text_of(commits: Sequence[Commit]) -> dict[str, Any]:
+    """Measures the texts of a round: distinct-1 to distinct-3, and the entropy of tokens, nats.
+
+    Args:
+        commits: Sorted by (prompt_id, start).
+    """
     texts = [
         [token for commit in group for token in commit.tokens]
         for _, group in itertools.groupby(commits, key=lambda commit: commit.step.prompt_id)

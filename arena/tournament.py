@@ -126,6 +126,7 @@ class Tournament:
         alive = tuple(sorted(self._roster.drafters))
         if records:
             alive = alive_after(records[-1])
+        self._directory.check_snapshots(len(records))
         return Barrier(
             alive, tuple(tally_of(r) for r in records), snapshots.read(self._directory.path, len(records))
         )

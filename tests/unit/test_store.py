@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from arena import durable, store
+from arena import durable, frames
 from arena.errors import ConfigError, RunError
 from arena.store import RunDirectory
 
@@ -43,6 +43,7 @@ def test_two_runs_leave_the_same_bytes_whatever_the_order(made_round: Maker, tmp
     assert files(runs[0].path) == files(runs[1].path)
     assert sorted(files(runs[0].path)) == sorted(
         [f"{kind}/round=00{n}.parquet" for kind in TABLES for n in (1, 2)]
+        + [f"seals/round=00{n}.json" for n in (1, 2)]
         + ["config.resolved.yaml", "manifest.json", "rounds.jsonl"]
     )
 
@@ -64,7 +65,7 @@ def test_frames_hold_what_was_stored(made_round: Maker, tmp_path: Path) -> None:
     rounds = [made_round(1, NAMES), made_round(2, ("one", "six"))]
     for made in rounds:
         append(run, made)
-    loaded = store.load(run.path)
+    loaded = frames.load(run.path)
     assert loaded.rounds["retired"].tolist() == ["two", "one"]
     assert loaded.standings.groupby("round").size().tolist() == [3, 2]
     assert list(loaded.steps.columns) == [
@@ -87,7 +88,7 @@ def test_frames_hold_what_was_stored(made_round: Maker, tmp_path: Path) -> None:
 
 
 def test_a_run_without_rounds_loads_too(tmp_path: Path) -> None:
-    loaded = store.load(fresh(tmp_path / "run").path)
+    loaded = frames.load(fresh(tmp_path / "run").path)
     assert len(loaded.rounds) == len(loaded.steps) == len(loaded.timing) == 0
     assert "drafter" in loaded.steps.columns
 
@@ -111,9 +112,9 @@ def test_tables_without_their_line_are_leftovers(made_round: Maker, tmp_path: Pa
     run = fresh(tmp_path / "run")
     for kind in TABLES:
         run.table_path(kind, 1).write_bytes(b"half a file")  # type: ignore[arg-type]
-    assert len(store.load(run.path).steps) == 0
+    assert len(frames.load(run.path).steps) == 0
     append(run, made_round(1, NAMES))
-    assert len(store.load(run.path).steps) > 0
+    assert len(frames.load(run.path).steps) > 0
 
 
 def test_a_damaged_line_in_the_middle_is_named(made_round: Maker, tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_nothing_is_played_twice(made_round: Maker, tmp_path: Path) -> None:
     assert files(run.path) == before
 
 
-@pytest.mark.parametrize("fails_at", range(7))
+@pytest.mark.parametrize("fails_at", range(9))
 def test_a_full_disk_at_any_moment_leaves_a_run_that_can_go_on(
     made_round: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
 ) -> None:
@@ -209,7 +210,7 @@ def test_a_damaged_table_is_named(made_round: Maker, tmp_path: Path) -> None:
     append(run, made_round(1, NAMES))
     run.table_path("steps", 1).write_bytes(b"PAR1 no")
     with pytest.raises(RunError, match=r"steps/round=001\.parquet"):
-        store.load(run.path)
+        frames.load(run.path)
 
 
 def test_the_champion_is_kept(tmp_path: Path) -> None:
