@@ -21,7 +21,8 @@ from arena.config import Experiment
 from arena.crown import Champion, alive_after, crown
 from arena.engines.live import SCOREBOARD, VERIFIER, RoundPlan, RoundPlay, play
 from arena.engines.seats import Span
-from arena.errors import ArenaError, DrafterFault, PromptError, VerifierFault, WorkerLost
+from arena.errors import ArenaError, DrafterFault, VerifierFault, WorkerLost
+from arena.intake import take_in
 from arena.metrics import rank_key
 from arena.protocols import Backend, Capabilities
 from arena.records import round_record, tally_of
@@ -147,46 +148,19 @@ class Tournament:
     def _load_prompts(
         self, vocabulary: Vocabulary
     ) -> tuple[tuple[prompt_sets.Prompt, ...], dict[str, tuple[int, ...]]]:
-        section = self._experiment.prompts
-        if section.synthetic is not None:
-            found = prompt_sets.synthetic(section.synthetic, section.length, vocabulary.size, self._root)
-            loaded = prompt_sets.LoadedPrompts(found)
-        else:
-            loaded = prompt_sets.load(section.path, on_error=section.on_error, limit=section.limit)
-        texts = [p for p in loaded.prompts if not p.tokens]
-        encoded = self._call(VERIFIER, "encode", [(p.messages, p.text) for p in texts])
-        tokens = {p.id: p.tokens for p in loaded.prompts if p.tokens}
-        tokens |= {p.id: tuple(ids) for p, ids in zip(texts, encoded, strict=True)}
-        kept, skipped = [], list(loaded.skipped)
-        origins = loaded.origins or tuple(p.id for p in loaded.prompts)
-        for prompt, origin in zip(loaded.prompts, origins, strict=True):
-            reason = self._unplayable(tokens[prompt.id], vocabulary)
-            if reason is None:
-                kept.append(prompt)
-            elif section.on_error == "skip":
-                skipped.append(f"{origin}: {reason}")
-            else:
-                raise PromptError(f"{origin}: {reason} Shorten it, or set prompts.on_error=skip.")
-        self._directory.update_manifest(prompts={"usable": len(kept), "skipped": skipped})
-        # With its commits they make the run a trace that can be replayed.
-        write_prompts(
-            self._directory.path,
-            {p.id: tokens[p.id] for p in kept},
-            {p.id: p.category for p in kept},
+        found = take_in(
+            self._experiment,
+            self._root,
+            lambda texts: self._call(VERIFIER, "encode", texts),
             vocabulary,
+            self._max_context,
         )
+        kept = found.prompts
+        self._directory.update_manifest(prompts={"usable": len(kept), "skipped": list(found.skipped)})
+        # With its commits they make the run a trace that can be replayed.
+        write_prompts(self._directory.path, found.playable, found.categories, vocabulary)
         prompt_sets.round_slice(kept, 0, self._experiment.rounds.prompts, self._root)
-        return tuple(kept), tokens
-
-    def _unplayable(self, tokens: Sequence[int], vocabulary: Vocabulary) -> str | None:
-        if not tokens:
-            return "the prompt has no tokens."
-        if len(tokens) > self._max_context - 2:
-            limit = self._max_context
-            return f"the prompt has {len(tokens)} tokens; the context holds {limit} with the output."
-        if max(tokens) >= vocabulary.size:
-            return f"token {max(tokens)} is outside the vocabulary of {vocabulary.size}."
-        return None
+        return kept, dict(found.tokens)
 
     def _round(self, number: int, barrier: Barrier) -> tuple[dict[str, Any], Barrier]:
         """Plays one round; from its barrier again whenever a drafter is lost."""
