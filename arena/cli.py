@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from arena.commands import audit, check, doctor, play, predict, promote, replay, results
+from arena.commands import audit, check, doctor, play, predict, promote, replay, results, trace
 from arena.errors import ArenaError
 
 app = typer.Typer(
@@ -35,7 +35,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         results.ls,
         check.check,
     ),
-    "Logs": (replay.replay, doctor.doctor),
+    "Logs": (replay.replay, trace.trace, doctor.doctor),
     "Maths": (audit.audit, predict.predict),
 }
 for panel, commands in PANELS.items():
