@@ -74,6 +74,7 @@ class EngineSection(Strict):
     in_flight: Annotated[int, Field(ge=0)] = 0
     learn_every: Count = 8
     feedback_top: Count = 64
+    contribution: bool = False
 
 
 class RoundsSection(Strict):

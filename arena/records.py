@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from arena.acceptance.contribution import UNIT, shapley_of, total
 from arena.diversity import Array, distinct_n, entropy, matrix, vendi
 from arena.metrics import Counts, Standing, rank_key, ratio, require, standing
 from arena.retirement import Retirement
@@ -57,7 +58,9 @@ def round_record(
     """
     names, texts, steps = sorted(alive), _in_order(commits), _in_order(field)
     _check(f"round {round}", names, texts, steps, tally, retired)
+    priced = contribution_of(steps, names)
     return {
+        **({"contribution": priced} if priced else {}),
         "round": round,
         "generation": generation,
         "alive": names,
@@ -100,6 +103,30 @@ def _check(
         scored == dict.fromkeys(names if texts else (), len(texts)),
         f"{where}: of {len(texts)} lane-steps, drafters were scored in {scored}; alive: {names}",
     )
+
+
+def contribution_of(field: Iterable[FieldStep], names: Sequence[str]) -> dict[str, Any] | None:
+    """Sums up what every sub-roster was worth over a round; None where nothing was priced.
+
+    Args:
+        field: Lane-steps of the round, in any order.
+        names: Its drafters, sorted.
+
+    Returns:
+        ``unit`` (tokens); ``worths``, the 2^n sums of v(S) in that unit, bit d of S being
+        ``names[d]``: they price every sub-roster; and by drafter the sums of ``shapley``
+        (from ``worths``, exact), ``leave_one_out`` and ``coverage_share`` values, tokens.
+    """
+    steps = _in_order(step for step in field if step.worths)
+    if not steps:
+        return None
+    worths, full = total([step.worths for step in steps]), (1 << len(names)) - 1
+    shares = [math.fsum(step.contributions[d][2] for step in steps) for d in range(len(names))]
+    lost = [UNIT * (worths[full] - worths[full ^ 1 << d]) for d in range(len(names))]
+    values = [UNIT * value for value in shapley_of(worths)]
+    parts = {"shapley": values, "leave_one_out": lost, "coverage_share": shares}
+    by_name = {key: dict(zip(names, numbers, strict=True)) for key, numbers in parts.items()}
+    return {"unit": UNIT, "worths": worths, **by_name}
 
 
 def tally_of(record: Mapping[str, Any]) -> RoundTally:

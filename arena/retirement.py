@@ -7,8 +7,9 @@ and is never named here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from arena.errors import ConfigError, one_of
@@ -40,12 +41,15 @@ class Standings:
         alive: Names that played it to its end, in any order.
         tally: What that round came to.
         earlier: What the rounds before it came to, oldest first.
+        contribution: Sum of each drafter's Shapley values over the round, tokens; empty
+            where nothing was priced.
     """
 
     round: int
     alive: tuple[str, ...]
     tally: RoundTally
     earlier: tuple[RoundTally, ...] = ()
+    contribution: Mapping[str, float] = field(default_factory=dict)
 
     def counts(self, name: str) -> Counts:
         """Gives a drafter's counts of this round; zeros if it was never scored."""
@@ -75,6 +79,31 @@ class LowestHitRate:
         ranked = sorted(standings.alive, key=lambda name: rank_key(name, standings.counts(name)))
         lowest, following = (standings.counts(name) for name in ranked[:2])
         return Retirement(ranked[0], _why(lowest, following, ranked[1]), _numbers(lowest, following))
+
+
+@dataclass(frozen=True, slots=True)
+class LowestContribution:
+    """Retires the lowest Shapley value of the joint accepted length: who adds least to the field.
+
+    A drafter that is good, but whose tokens others propose as well, adds little; a
+    weak one that finds what nobody else does adds much. Values may be negative. Ties go
+    as they do for :class:`LowestHitRate`. Needs ``engine.contribution``.
+    """
+
+    def retire(self, standings: Standings) -> Retirement | None:
+        """Names the lowest of the round."""
+        if len(standings.alive) < 2:
+            return None
+        worth = standings.contribution
+        ranked = sorted(
+            standings.alive,
+            key=lambda name: (worth.get(name, -math.inf), *rank_key(name, standings.counts(name))),
+        )
+        lowest, following = ranked[:2]
+        steps = max(1, standings.counts(lowest).lane_steps)
+        mine, other = (worth.get(name, 0.0) / steps for name in (lowest, following))
+        reason = f"lowest contribution: {mine:+.4f} tokens a step (Shapley), next {following!r} {other:+.4f}"
+        return Retirement(lowest, reason, {"contribution": mine, "next_contribution": other})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +140,7 @@ def _numbers(lowest: Counts, following: Counts) -> dict[str, float]:
 
 
 RULES: dict[str, Callable[..., RetirementRule]] = {
+    "lowest_contribution": LowestContribution,
     "lowest_hit_rate": LowestHitRate,
     "never": Never,
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from arena import acceptance, registry, retirement
+from arena.acceptance.contribution import MOST
 from arena.config import Choice, Experiment
 from arena.errors import ConfigError
 from arena.protocols import WorkerSpec
@@ -80,6 +81,16 @@ def _check_rules(experiment: Experiment) -> None:
                 f"rules.{place}: {rule.name!r} needs several draws of one drafter; see `arena audit`."
             )
     retirement.get(experiment.retirement.kind, **experiment.retirement.options)
+    if experiment.retirement.kind == "lowest_contribution" and not experiment.engine.contribution:
+        raise ConfigError(
+            "retirement.kind 'lowest_contribution' retires by Shapley values, but engine.contribution is "
+            "false; set engine.contribution=true, or retire by 'lowest_hit_rate'."
+        )
+    if experiment.engine.contribution and len(experiment.drafters) > MOST:
+        raise ConfigError(
+            f"engine.contribution prices every sub-roster, 2^n of them, and there are "
+            f"{len(experiment.drafters)} drafters; expected at most {MOST}. Set engine.contribution=false."
+        )
 
 
 def rule_options(experiment: Experiment) -> dict[str, Any]:
@@ -134,6 +145,7 @@ def worker_specs(
                 "commit": experiment.rules.commit,
                 "rule_options": rule_options(experiment),
                 "sampling": experiment.sampling.record(),
+                "contribution": experiment.engine.contribution,
             },
             num_gpus=backend.verifier_gpus if has_gpu and roster.verifier.neural else 0.0,
             threads=backend.threads or cpus,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from arena import durable, records, tables
 from arena.errors import ConfigError, RunError, one_of
 from arena.places import MANIFEST, ROOT, check_name, default_path, find, latest, resolve
-from arena.types import Commit, Verdict
+from arena.types import Commit, FieldStep, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,6 +132,7 @@ class RunDirectory:
         verdicts: Sequence[Verdict],
         commits: Sequence[Commit],
         timing: Sequence[Mapping[str, Any]] = (),
+        priced: Sequence[FieldStep] = (),
     ) -> None:
         """Stores a round; when this returns, the round is on disk for good.
 
@@ -141,6 +142,7 @@ class RunDirectory:
             verdicts: Of the whole round, in any order.
             commits: Of the whole round, in any order.
             timing: Rows of clock values; see :func:`arena.tables.timing`.
+            priced: Lane-steps with contributions, kept in ``contributions/`` if any.
 
         Raises:
             RunError: If the round is not the next one.
@@ -157,8 +159,11 @@ class RunDirectory:
             "commits": tables.commits(commits),
             "timing": tables.timing(timing),
         }
+        if priced:
+            contents["contributions"] = tables.contributions(priced, record["alive"])
         try:
             for kind, table in contents.items():
+                self.table_path(kind, number).parent.mkdir(exist_ok=True)
                 with durable.replacing(self.table_path(kind, number)) as temporary:
                     tables.write(table, temporary)
             durable.append(self.path / _ROUNDS, line, after=sum(len(line) + 1 for line in lines))

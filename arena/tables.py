@@ -6,16 +6,17 @@ row-group size, one compression, and no time of writing. ``pyarrow`` is imported
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from arena.types import Commit, Verdict
+from arena.types import Commit, FieldStep, Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Kind = Literal["steps", "commits", "timing"]
+Kind = Literal["steps", "commits", "timing", "contributions"]
 
 ROW_GROUP = 65536
 """Rows in one row group."""
@@ -85,6 +86,30 @@ def commits(rows: Sequence[Commit]) -> pa.Table:
         "finish": [row.finish for row in rows],
     }
     return pa.Table.from_pydict(columns, schema=commits_schema())
+
+
+def contributions(steps: Sequence[FieldStep], names: Sequence[str]) -> pa.Table:
+    """Makes the table of what each drafter added, one row a lane-step and drafter; tokens.
+
+    Args:
+        steps: Of a round that was priced.
+        names: Its drafters, sorted.
+    """
+    import pyarrow as pa
+
+    rows = [
+        (step.step.prompt_id, step.step.start, name, *shares, math.fsum(one[0] for one in step.contributions))
+        for step in sorted(steps, key=lambda s: (s.step.prompt_id, s.step.start))
+        for name, shares in zip(names, step.contributions, strict=True)
+    ]
+    schema = pa.schema(
+        [("prompt_id", pa.string()), ("start", pa.int32()), ("drafter", pa.string())]
+        + [(name, pa.float64()) for name in ("shapley", "leave_one_out", "coverage_share", "field_worth")]
+    )
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return pa.Table.from_arrays(
+        [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
+    )
 
 
 def timing(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

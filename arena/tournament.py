@@ -25,7 +25,7 @@ from arena.errors import ArenaError, DrafterFault, VerifierFault, WorkerLost
 from arena.intake import take_in
 from arena.metrics import rank_key
 from arena.protocols import Backend, Capabilities
-from arena.records import round_record, tally_of
+from arena.records import contribution_of, round_record, tally_of
 from arena.roster import Roster, resolve, worker_specs
 from arena.scoreboard import RoundTally
 from arena.store import RunDirectory
@@ -254,7 +254,10 @@ class Tournament:
         walkover = bool(withdrawn) and len(barrier.alive) < 2
         leaves = None
         if len(barrier.alive) >= 2:
-            standings = retirement.Standings(number, barrier.alive, tally, barrier.history)
+            worth = (contribution_of(played.steps, barrier.alive) or {}).get("shapley", {})
+            standings = retirement.Standings(
+                number, barrier.alive, tally, barrier.history, contribution=worth
+            )
             leaves = self._rule.retire(standings)
         record = round_record(
             round=number,
@@ -271,8 +274,9 @@ class Tournament:
         alive = tuple(n for n in barrier.alive if leaves is None or n != leaves.drafter)
         learnt = {name: self._call(name, "snapshot") for name in self._learners if name in alive}
         snapshots.write(self._directory.path, number, learnt)
+        priced = [step for step in played.steps if step.worths]
         self._directory.append_round(
-            record, played.verdicts, played.commits, self._timing(number, barrier.alive)
+            record, played.verdicts, played.commits, self._timing(number, barrier.alive), priced
         )
         if leaves is not None:
             self._backend.stop(leaves.drafter)

@@ -242,6 +242,10 @@ class FieldStep:
         reached: Sum over visited nodes of the chance that the commit rule keeps a
             token there; ``nan`` where the rule's share of the bound is not defined.
         bound: Sum over the same nodes of the optimal-transport upper bound.
+        worths: v(S) for each of the 2^n sub-rosters of the sorted names, int64 in units
+            of ``acceptance.contribution.UNIT``, as bytes; empty where it is not asked for.
+        contributions: (Shapley value, leave-one-out, coverage share) of each drafter,
+            tokens, in order of name; likewise.
     """
 
     step: LaneStep
@@ -249,6 +253,8 @@ class FieldStep:
     coverage: float
     reached: float
     bound: float
+    worths: bytes = b""
+    contributions: tuple[tuple[float, float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from arena import seeding
 from arena.acceptance import ChainRule, TreeRule
 from arena.acceptance.choices import KeyedChoices
+from arena.acceptance.contribution import contribution, whole
 from arena.acceptance.ending import settle, truncate_at_end
 from arena.acceptance.tree import merge
 from arena.diversity import similarities
@@ -39,6 +40,7 @@ class Rules:
     score: ChainRule
     commit: ChainRule | TreeRule
     ranks: Mapping[str, int] | None = None
+    contribution: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ def judge(drafts: LaneDrafts, laws: TargetLaws, rules: Rules, eos: Sequence[int]
         _verdict(drafts, d, laws, rules.score, choices, eos, commit.tokens) for d in range(len(drafts.names))
     )
     field = FieldStep(drafts.step, _similarity(drafts), _coverage(drafts, laws), reached, bound)
+    if rules.contribution and drafts.names:
+        field = _priced(field, drafts, laws, verdicts)
     return LaneJudgement(commit, verdicts, field, tuple(kept))
 
 
@@ -176,6 +180,21 @@ def _verdict(
 def _similarity(drafts: LaneDrafts) -> tuple[float, ...]:
     empty = (np.array([-1], dtype=np.int32), np.array([1.0]))
     return similarities([(c.support[0], c.draft_probs[0]) if len(c) else empty for c in drafts.chains])
+
+
+def _priced(
+    field: FieldStep, drafts: LaneDrafts, laws: TargetLaws, verdicts: Sequence[Verdict]
+) -> FieldStep:
+    """Adds what every sub-roster is worth here, and each drafter's share."""
+    found = contribution(
+        drafts.tree,
+        drafts.chains,
+        laws,
+        [verdict.target_probs for verdict in verdicts],
+        [verdict.draft_probs for verdict in verdicts],
+    )
+    shares = zip(found.shapley, found.leave_one_out, found.coverage, strict=True)
+    return replace(field, worths=whole(found.worths), contributions=tuple(shares))
 
 
 def _coverage(drafts: LaneDrafts, laws: TargetLaws) -> float:

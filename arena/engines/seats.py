@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,7 @@ class VerifierSeat(_Timed):
         commit: Name of the commit rule.
         rule_options: Options of the commit rule (``order``, ``measure``).
         sampling: Warping of the target law.
+        contribution: Whether every sub-roster is priced in the pass.
     """
 
     def __init__(
@@ -184,13 +185,16 @@ class VerifierSeat(_Timed):
         commit: str,
         rule_options: Mapping[str, Any],
         sampling: Sampling,
+        contribution: bool = False,
     ) -> None:
         super().__init__()
         self.verifier: Verifier = registry.load_class(target)(**options)
         score_rule = acceptance.get(score)
         if isinstance(score_rule, acceptance.TreeRule):
             raise VerifierFault(f"rules.score: {score!r} is a tree rule; a score rule judges one chain.")
-        self.rules = Rules(score_rule, acceptance.get(commit, **rule_options))
+        self.rules = Rules(
+            score_rule, acceptance.get(commit, **rule_options), contribution=contribution
+        )
         self.sampling = sampling
 
     def ready(self) -> Vocabulary:
@@ -234,7 +238,7 @@ class VerifierSeat(_Timed):
                 chain_of(draft, row, lane.k, vocabulary.eos) for draft in drafts if isinstance(draft, Draft)
             ]
             lanes[lane.lane] = gather(lane.step, lane.k, lane.remaining, lane.root, request.names, chains)
-        rules = Rules(self.rules.score, self.rules.commit, request.ranks)
+        rules = replace(self.rules, ranks=request.ranks)
         try:
             laws = self.verifier.forward({lane: drafts.tree for lane, drafts in lanes.items()}, self.sampling)
             judged = {
