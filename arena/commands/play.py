@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from arena import config, provenance, studies
-from arena.commands.output import FORMAT, Format, plain, print_csv, print_json, show_rows
+from arena import config, lock, provenance, studies
+from arena.commands.output import FORMAT, Format, plain, print_csv, print_json, printable, show_rows
 from arena.config import Experiment
 from arena.errors import RunError
 from arena.places import default_path, resolve
@@ -92,7 +95,6 @@ def resume(
         print(directory.path)
         return
     found = _build(config.parse(directory.config_yaml, "config.resolved.yaml"), "config.resolved.yaml")
-    directory.update_manifest(status="running")
     _go_on(found, directory, format)
 
 
@@ -117,21 +119,42 @@ def _plan(found: Experiment | Study) -> None:
 def _go_on(found: Experiment | Study, directory: RunDirectory, format: Format) -> None:
     """Plays what is left of a run, whatever it is, and records how it ended."""
     console = Console(stderr=True)
-    console.print(f"[bold]{escape(found.name)}[/bold]: {escape(found.description)}")
-    here = escape(str(directory.path))
+    here = escape(printable(directory.path))
+    with lock.hold(directory.path):  # before anything is written: a run of somebody else stays as it is
+        console.print(f"[bold]{escape(printable(found.name))}[/bold]: {escape(printable(found.description))}")
+        directory.update_manifest(status="running", error=None)
+        try:
+            with _stoppable():
+                if isinstance(found, Study):
+                    _play_study(found, directory, console, format)
+                else:
+                    _play(found, directory, console)
+        except (KeyboardInterrupt, SystemExit):
+            directory.update_manifest(status="interrupted")
+            console.print(f"interrupted; go on with: arena resume {here}", soft_wrap=True)
+            raise SystemExit(130) from None
+        except BaseException as error:
+            directory.update_manifest(status="failed", error=f"{type(error).__name__}: {error}"[:2000])
+            console.print(f"stopped; once that is mended, go on with: arena resume {here}", soft_wrap=True)
+            raise
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Takes a polite request to end (SIGTERM, as schedulers send it) for Ctrl-C."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
     try:
-        if isinstance(found, Study):
-            _play_study(found, directory, console, format)
-        else:
-            _play(found, directory, console)
-    except KeyboardInterrupt:
-        directory.update_manifest(status="interrupted")
-        console.print(f"interrupted; go on with: arena resume {here}", soft_wrap=True)
-        raise SystemExit(130) from None
-    except BaseException as error:
-        directory.update_manifest(status="failed", error=f"{type(error).__name__}: {error}"[:2000])
-        console.print(f"stopped; once that is mended, go on with: arena resume {here}", soft_wrap=True)
-        raise
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread: whoever runs us there handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _play_study(study: Study, directory: RunDirectory, console: Console, format: Format) -> None:
