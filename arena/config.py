@@ -12,10 +12,10 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from arena import sampling
 from arena.errors import ConfigError, one_of
@@ -66,15 +66,26 @@ class RulesSection(Strict):
 
 
 class EngineSection(Strict):
-    """How a round is played."""
+    """How a round is played: live, or by replay of a recorded ``trace`` by ``workers``."""
 
-    kind: Literal["live"] = "live"
+    kind: Literal["live", "replay"] = "live"
+    trace: str | None = None
+    starts: Literal["own", "joint", "every"] = "own"
+    workers: Count = 2
     draft_length: Annotated[int, Field(ge=1, le=64)] = 4
     lanes: Count = 8
     in_flight: Annotated[int, Field(ge=0)] = 0
     learn_every: Count = 8
     feedback_top: Count = 64
     contribution: bool = False
+
+    @model_validator(mode="after")
+    def _traced(self) -> Self:
+        if (self.kind == "replay") != (self.trace is not None):
+            raise ValueError(
+                "kind replay and trace go together: expected both, e.g. kind: replay, trace: story.parquet"
+            )
+        return self
 
 
 class RoundsSection(Strict):

@@ -47,7 +47,8 @@ def round_record(
         walkover: Whether the last one was left alone by withdrawals.
         tally: Of the scoreboard.
         commits: Of the whole round, in any order.
-        field: Of the whole round, in any order; pairs are of sorted ``alive``.
+        field: Of the whole round, in any order; pairs are of sorted ``alive``. Empty where the
+            round was replayed from text, which says nothing of what a field proposed.
         verifier: Its id.
 
     Returns:
@@ -78,7 +79,7 @@ def round_record(
         },
         "lane_steps": len(texts),
         "committed": sum(len(commit.tokens) for commit in texts),
-        "field": _field(names, steps),
+        "field": _field(names, steps) | ({"replayed": True} if texts and not steps else {}),
         "text": text_of(texts),
         "verifier": verifier,
     }
@@ -93,12 +94,15 @@ def _check(
     retired: Retirement | None,
 ) -> None:
     require(retired is None or retired.drafter in names, f"{where}: {retired} is not alive")
+    require(len({commit.step for commit in texts}) == len(texts), f"{where}: a lane-step came twice")
+    scored = {name: counts.lane_steps for name, counts in tally.per_drafter.items()}
+    if texts and not steps:  # replayed: each drafter walked the texts by blocks of its own
+        require(sorted(scored) == names, f"{where}: scored {sorted(scored)}; alive: {names}")
+        return
     require(
         [commit.step for commit in texts] == [step.step for step in steps],
         f"{where}: {len(texts)} commits and {len(steps)} field steps are not of the same lane-steps",
     )
-    require(len({commit.step for commit in texts}) == len(texts), f"{where}: a lane-step came twice")
-    scored = {name: counts.lane_steps for name, counts in tally.per_drafter.items()}
     require(
         scored == dict.fromkeys(names if texts else (), len(texts)),
         f"{where}: of {len(texts)} lane-steps, drafters were scored in {scored}; alive: {names}",
@@ -159,7 +163,7 @@ def standings_of(record: Mapping[str, Any], goodput: Mapping[str, float] | None 
 
 def kernel_of(record: Mapping[str, Any]) -> Array:
     """Gives the matrix of mean similarities (1 - JSD, base 2) of a round, in order of name; nan unplayed."""
-    steps = record["lane_steps"]
+    steps = _field_steps(record)
     return matrix(len(record["alive"]), [ratio(value, steps) for value in record["field"]["similarity"]])
 
 
@@ -173,7 +177,7 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
         (target mass of the depth-1 proposals), ``share_of_bound``, ``distinct_1..3``,
         ``entropy`` (nats), ``verifier``. What is not known is nan.
     """
-    field, steps, retired = record["field"], record["lane_steps"], record["retired"] or {}
+    field, steps, retired = record["field"], _field_steps(record), record["retired"] or {}
     n = len(field["names"])
     return {
         **{key: record[key] for key in ("round", "generation", "alive")},
@@ -182,7 +186,7 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
         "reason": retired.get("reason"),
         "withdrawn": [one["drafter"] for one in record["withdrawn"]],
         **{key: record[key] for key in ("walkover", "lane_steps", "committed")},
-        "tokens_per_step": ratio(record["committed"], steps),
+        "tokens_per_step": ratio(record["committed"], record["lane_steps"]),
         "mean_distance": ratio(math.fsum(field["distance"]), steps * n * (n - 1) / 2),
         "vendi": vendi(kernel_of(record)) if steps else math.nan,
         "union_coverage": ratio(field["coverage"], steps),
@@ -192,6 +196,11 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
         **{key: math.nan if value is None else value for key, value in record["text"].items()},
         "verifier": record["verifier"],
     }
+
+
+def _field_steps(record: Mapping[str, Any]) -> int:
+    """Lane-steps over which the field was summed up: none where the round was replayed."""
+    return 0 if record["field"].get("replayed") else int(record["lane_steps"])
 
 
 def _in_order(steps: Iterable[_Step]) -> list[_Step]:

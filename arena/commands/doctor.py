@@ -87,29 +87,29 @@ def doctor(
 
       arena doctor speculative.jsonl --counters metrics.txt --drafter ngram -k 4
     """
-    from arena.engines import health
+    from arena.engines import diagnosis
 
     reading = reading_of(model, logprobs, assume)
     loaded = choose(load(log, reading), only)
-    checks = [health.rarity(loaded.traces, vocabulary), health.argmax(loaded.traces, vocabulary)]
+    checks = [diagnosis.rarity(loaded.traces, vocabulary), diagnosis.argmax(loaded.traces, vocabulary)]
     base = load(plain, reading).traces if plain is not None else ()
     if base:
-        checks += [health.paired(loaded.traces, base), health.greedy(loaded.traces, base, tie)]
+        checks += [diagnosis.paired(loaded.traces, base), diagnosis.greedy(loaded.traces, base, tie)]
     else:
-        checks += [health.untested(name, "needs --plain LOG0") for name in ("plain", "greedy")]
+        checks += [diagnosis.untested(name, "needs --plain LOG0") for name in ("plain", "greedy")]
     notes: list[str] = []
     if counters is not None:
         counted, field = read_counters(counters), fields.build([drafter])
         notes = said(loaded, field)
         ((name, who),) = field.items()
         sure = who.capabilities.deterministic
-        checks.append(health.acceptance(_texts(name, who, loaded.traces, k), k, counted, sure=sure))
+        checks.append(diagnosis.acceptance(_texts(name, who, loaded.traces, k), k, counted, sure=sure))
         alike = [one for one in base if one.sampling in {trace.sampling for trace in loaded.traces}]
         if alike:
-            checks.append(health.against_plain(_tallies(name, who, alike, k), k, counted))
+            checks.append(diagnosis.against_plain(_tallies(name, who, alike, k), k, counted))
     else:
-        checks.append(health.untested("acceptance", "needs --counters FILE"))
-    verdict = health.verdict(checks)
+        checks.append(diagnosis.untested("acceptance", "needs --counters FILE"))
+    verdict = diagnosis.verdict(checks)
     body: dict[str, Any] = {
         "verdict": verdict,
         "checks": [asdict(check) for check in checks],
@@ -147,7 +147,7 @@ def read_counters(path: Path) -> Any:
     Raises:
         ConfigError: It is neither.
     """
-    from arena.engines.health import Counters
+    from arena.engines.diagnosis import Counters
 
     try:
         text = path.read_text(encoding="utf-8")

@@ -183,14 +183,15 @@ def _play_study(study: Study, directory: RunDirectory, console: Console, format:
 def _play(experiment: Experiment, directory: RunDirectory, console: Console) -> None:
     # Imported late: `--help` and `--dry-run` need neither the engine nor Ray.
     from arena.display import Race
-    from arena.tournament import Tournament, make_backend
+    from arena.replayed import make
+    from arena.tournament import make_backend
 
     kinds = {name: choice.kind for name, choice in experiment.drafters.items()}
     verifier = str(experiment.verifier.options.get("model", experiment.verifier.kind))
     with Race(kinds, verifier, console) as race:
         backend = make_backend(experiment)
         try:
-            champion = Tournament(experiment, directory, backend, race.watcher()).run()
+            champion = make(experiment, directory, backend, race.watcher()).run()
         finally:
             backend.shutdown()
     if champion is None:

@@ -63,10 +63,10 @@ def score(
     found = Scored(texts={(trace.sampling, trace.prompt_id): trace for trace in traces})
     ordered = in_key_order(traces)
     for name, drafter in drafters.items():
-        if reason := refusal(name, drafter):
+        if reason := refusal(name, drafter.capabilities):
             raise ConfigError(reason)
         for number, trace in enumerate(ordered, start=1):
-            if reason := unfit(drafter, trace):
+            if reason := unfit(drafter.capabilities, trace):
                 found.refused.setdefault(name, []).append(f"{trace.prompt_id}: {reason}")
                 continue
             odds = odds_of(name, drafter, trace, max(ks), accounting(trace))

@@ -17,7 +17,7 @@ import numpy as np
 from arena import seeding
 from arena.engines.replay import Accounting, Odds, StepDraft, chances
 from arena.errors import ConfigError, DrafterFault
-from arena.protocols import Drafter
+from arena.protocols import Capabilities, Drafter
 from arena.traces.records import Trace, law_fault
 from arena.types import Feedback, Floats, LaneStep, LaneWork, ProposeRequest, Sampling
 from arena.validation import validate_draft
@@ -33,9 +33,8 @@ class Scores(Protocol):
         ...
 
 
-def refusal(name: str, drafter: Drafter) -> str | None:
-    """Says why a drafter cannot be replayed at all, or None."""
-    known = drafter.capabilities
+def refusal(name: str, known: Capabilities) -> str | None:
+    """Says why a drafter of such capabilities cannot be replayed at all, or None."""
     if known.deterministic or known.can_score:
         return None
     return (
@@ -44,14 +43,12 @@ def refusal(name: str, drafter: Drafter) -> str | None:
     )
 
 
-def unfit(drafter: Drafter, trace: Trace) -> str | None:
-    """Says why one text cannot be used for a drafter, or None.
+def unfit(known: Capabilities, trace: Trace) -> str | None:
+    """Says why one text cannot be used for a drafter of such capabilities, or None.
 
     Point masses need no law: their a is whether the token is the text's.
     """
-    if drafter.capabilities.deterministic:
-        return None
-    return law_fault(trace)
+    return None if known.deterministic else law_fault(trace)
 
 
 @dataclass
@@ -176,9 +173,9 @@ def odds_of(
     Raises:
         ConfigError: The drafter cannot be replayed, or not along this text.
     """
-    if reason := refusal(name, drafter):
+    if reason := refusal(name, drafter.capabilities):
         raise ConfigError(reason)
-    if reason := unfit(drafter, trace):
+    if reason := unfit(drafter.capabilities, trace):
         raise ConfigError(f"text {trace.prompt_id} cannot be replayed with {name!r}: {reason}.")
     known = drafter.capabilities
     if known.start_dependent or not known.can_score:

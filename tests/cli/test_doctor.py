@@ -76,7 +76,7 @@ def test_log_probabilities_that_moved_are_found_against_a_plain_log(tmp_path):
 
 
 def test_sound_engines_are_convicted_no_more_often_than_stated():
-    from arena.engines.health import paired, rarity
+    from arena.engines.diagnosis import paired, rarity
 
     p = [paired(many(seed), many(seed + 100)).p for seed in range(10, 22)]
     assert min(p) > 0.005
