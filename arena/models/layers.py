@@ -72,6 +72,15 @@ def skip_layers(model: Any, kept: Sequence[int], *, share: bool = False) -> Any:
     return small
 
 
+def layers_of(model: Any) -> list[Any]:
+    """Gives the layers of a causal language model of transformers, in order.
+
+    Raises:
+        ModelError: They are not found.
+    """
+    return list(_layer_list(model)[1])
+
+
 def _layer_list(model: Any) -> tuple[str, Any]:
     total = model.config.num_hidden_layers
     for name, child in model.base_model.named_children():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)  # two would wait for each other where other programs hold the cores
 
 
 @pytest.fixture(scope="session")
