@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from arena.commands import audit, check, doctor, play, predict, promote, replay, results, trace
+from arena.commands import audit, breed, check, doctor, play, predict, promote, replay, results, trace
 from arena.errors import ArenaError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         results.show,
         results.plot,
         promote.promote,
+        breed.breed,
         results.ls,
         check.check,
     ),

@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from arena import sampling
+from arena.cohort import fill
 from arena.errors import ConfigError, one_of
 from arena.types import MAX_DRAFTERS, Sampling
 
@@ -88,6 +89,18 @@ class EngineSection(Strict):
         return self
 
 
+class CohortSection(Strict):
+    """Breeds the drafters from a base model; students may first learn from its own text.
+
+    ``warm_tokens`` are decoded from the verifier before round 1, on prompts that the
+    rounds do not play, and kept in the user's cache by content.
+    """
+
+    recipe: str = "six"
+    base: str = "verifier"
+    warm_tokens: Annotated[int, Field(ge=0)] = 0
+
+
 class RoundsSection(Strict):
     """A round is ``prompts`` x at most ``max_new_tokens``; ``max`` caps the rounds (a total)."""
 
@@ -128,6 +141,7 @@ class Experiment(Strict):
     description: str = ""
     seed: Annotated[int, Field(ge=0)] = 0
     verifier: Choice
+    cohort: CohortSection | None = None
     drafters: dict[Annotated[str, Field(pattern=NAME)], Choice]
     sampling: SamplingSection = SamplingSection()
     rules: RulesSection = RulesSection()
@@ -137,6 +151,11 @@ class Experiment(Strict):
     prompts: PromptsSection = PromptsSection()
     backend: BackendSection = BackendSection()
     on_unpromotable: Literal["refuse", "best"] = "best"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bred(cls, body: Any) -> Any:
+        return fill(body) if isinstance(body, Mapping) else body
 
     @field_validator("drafters")
     @classmethod

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from arena import breeding
 from arena import prompts as prompt_sets
 from arena import retirement, seeding, snapshots
 from arena.backends.local import LocalBackend
@@ -104,6 +105,7 @@ class Tournament:
         Returns:
             The champion, or None if every drafter was withdrawn (the run has failed).
         """
+        breeding.stock(self._experiment, self._directory.path, self._watcher.note)
         records = self._directory.rounds()
         barrier = self._barrier(records)
         if self._finished(records, barrier):
