@@ -14,7 +14,10 @@ from typing import Any
 from arena.errors import ConfigError, one_of
 from arena.studies.base import Result, Study
 
-STUDIES: dict[str, str] = {}
+STUDIES: dict[str, str] = {
+    "selection_rules": "arena.studies.selection_rules:SelectionRules",
+    "story_replicates": "arena.studies.replicates:Replicates",
+}
 """Study name to ``"module:Class"``, loaded when asked for."""
 
 
