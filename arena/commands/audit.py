@@ -13,6 +13,7 @@ from arena.commands.output import FORMAT, Format, console, number, print_csv, pr
 
 if TYPE_CHECKING:
     from arena.acceptance.audit import Row
+    from arena.model_audit import ModelAudit, RuleFit
 
 COLUMNS = (
     "rule",
@@ -34,7 +35,23 @@ RULES = Annotated[
 ]
 
 
-def audit(rules: RULES = None, format: FORMAT = Format.table) -> None:
+MODEL = Annotated[
+    str | None,
+    typer.Option(
+        help="Sample a language model instead: the embedded model's name, a folder, .gguf or hub id."
+    ),
+]
+SAMPLES = Annotated[int, typer.Option(help="With --model: texts to sample under each rule.")]
+DTYPE = Annotated[str, typer.Option(help="With --model: auto, float32, bfloat16 or float16.")]
+
+
+def audit(
+    rules: RULES = None,
+    model: MODEL = None,
+    samples: SAMPLES = 2000,
+    dtype: DTYPE = "auto",
+    format: FORMAT = Format.table,
+) -> None:
     """Prove which verification rules leave the target's text law as it is.
 
     Every draft, every choice of a rule and every completion of the text is
@@ -47,13 +64,23 @@ def audit(rules: RULES = None, format: FORMAT = Format.table) -> None:
     "Of bound": its share of what optimal transport allows a lossless rule, node
     by node; a dash where that bound does not apply.
 
+    With --model, a language model is sampled through the live code (recursive, or
+    the rules named) and its first tokens and bigrams are compared with its own law by
+    G-tests, whose odds of a false alarm are stated; greedy text is compared with
+    plain decoding, and its first difference called a tie or a fault.
+
     Exit code 1 if any claim is false.
 
     Examples:
       arena audit
 
       arena audit speculative margin -f json
+
+      arena audit --model smollm2-135m --samples 1000
     """
+    if model is not None:
+        _of_model(model, rules or ["recursive"], samples, dtype, format)
+        return
     from arena.acceptance.audit import audit as run_audit
 
     progress = Console(stderr=True, highlight=False)
@@ -70,6 +97,91 @@ def audit(rules: RULES = None, format: FORMAT = Format.table) -> None:
         _print_table(rows)
     if not all(row.honest for row in rows):
         raise typer.Exit(1)
+
+
+def _of_model(model: str, rules: list[str], samples: int, dtype: str, format: Format) -> None:
+    from arena import model_audit, registry
+
+    progress, lanes = Console(stderr=True, highlight=False, markup=False), 32
+    options = {"model": model, "dtype": dtype, "lanes": lanes}
+    found = model_audit.audit_model(
+        registry.VERIFIERS["hf"], options, rules=rules, samples=samples, lanes=lanes, note=progress.print
+    )
+    rows = [_fit_row(fit) for fit in found.rules]
+    if format is Format.json:
+        print_json(
+            {
+                "model": model,
+                **{key: getattr(found, key) for key in ("samples", "threshold", "dtype", "passed")},
+                "rules": rows,
+                "greedy": {
+                    "tokens": found.greedy_tokens,
+                    "tolerance": found.tolerance,
+                    "divergences": [asdict(one) for one in found.divergences],
+                },
+            }
+        )
+    elif format is Format.csv:
+        print_csv(list(rows[0]), rows)
+    else:
+        _print_model(model, found, rows)
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+def _fit_row(fit: RuleFit) -> dict[str, Any]:
+    return {
+        "rule": fit.rule,
+        "claimed_lossless": fit.claimed_lossless,
+        "fits": not fit.alarm,
+        "acceptance_length": fit.acceptance_length,
+        **{
+            f"{name}_{key}": getattr(test, key)
+            for name, test in (("token", fit.first), ("bigram", fit.bigram))
+            for key in ("cells", "statistic", "p")
+        },
+    }
+
+
+def _print_model(model: str, found: ModelAudit, rows: list[dict[str, Any]]) -> None:
+    numbers = ["first token: G", "cells", "odds", "bigram: G", "cells ", "odds "]
+    cells = [
+        [
+            row["rule"],
+            _yes(row["claimed_lossless"]),
+            _yes(row["fits"]) + ("" if fit.honest else "  FALSE CLAIM"),
+            number(row["acceptance_length"]),
+            *(
+                value
+                for test in ("token", "bigram")
+                for value in (
+                    number(row[f"{test}_statistic"], 1),
+                    row[f"{test}_cells"],
+                    f"{row[f'{test}_p']:.2g}",
+                )
+            ),
+        ]
+        for row, fit in zip(rows, found.rules, strict=True)
+    ]
+    out = console()
+    columns = ["rule", "claimed lossless", "fits the model", "tokens/step", *numbers]
+    out.print(table(columns, cells, right=["tokens/step", *numbers]))
+    out.print()
+    alarm = len(found.rules) * 2 * found.threshold
+    ties = sum(one.verdict == "tie" for one in found.divergences)
+    lines = [
+        f"{model}, {found.dtype}: {found.samples} sampled texts a rule. A test alarms below odds of "
+        f"{found.threshold:.1g}; a sound build raises any alarm here once in {1 / alarm:.0f} audits.",
+        f"greedy: {found.greedy_tokens} tokens equal plain decoding; {ties} ties and "
+        f"{len(found.divergences) - ties} faults (a tie: logits within {found.tolerance:g} nats).",
+        *(
+            f"  prompt {one.prompt}, token {one.position}: {one.verdict}, {one.gap:.4f} nats apart"
+            for one in found.divergences
+        ),
+        "passed" if found.passed else "FAILED",
+    ]
+    for line in lines:
+        out.print(Text(line), soft_wrap=True)
 
 
 def _flat(row: Row) -> dict[str, Any]:

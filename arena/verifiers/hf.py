@@ -89,6 +89,11 @@ class HFVerifier:
         return self._vocabulary
 
     @property
+    def dtype(self) -> str:
+        """The model's number format, e.g. ``float32``."""
+        return str(self._lanes.dtype).removeprefix("torch.")
+
+    @property
     def max_context(self) -> int:
         """Longest context, tokens."""
         return self._lanes.max_length
