@@ -77,6 +77,7 @@ class EngineSection(Strict):
     lanes: Count = 8
     in_flight: Annotated[int, Field(ge=0)] = 0
     learn_every: Count = 8
+    calibrate: bool = True
     feedback_top: Count = 64
     contribution: bool = False
 

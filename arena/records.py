@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from arena.acceptance.contribution import UNIT, shapley_of, total
+from arena.costs import Calibration
 from arena.diversity import Array, distinct_n, entropy, matrix, vendi
-from arena.metrics import Counts, Standing, rank_key, ratio, require, standing
+from arena.metrics import Counts, Standing, goodput, rank_key, ratio, require, standing
 from arena.retirement import Retirement
 from arena.scoreboard import RoundTally
 from arena.types import Commit, FieldStep
@@ -144,21 +145,35 @@ def tally_of(record: Mapping[str, Any]) -> RoundTally:
     )
 
 
-def standings_of(record: Mapping[str, Any], goodput: Mapping[str, float] | None = None) -> list[Standing]:
+def standings_of(record: Mapping[str, Any], prices: Mapping[str, float] | None = None) -> list[Standing]:
     """Gives the table of standings of a round, best first.
 
     Args:
         record: Of the round.
-        goodput: Tokens per millisecond by drafter, where costs are known.
+        prices: Goodput by drafter, where costs are known; see :func:`goodput_of`.
     """
     tally = tally_of(record)
     names = sorted(
         record["alive"], key=lambda name: rank_key(name, tally.per_drafter.get(name, Counts())), reverse=True
     )
-    prices = goodput or {}
+    prices = prices or {}
     return [
         standing(name, tally.per_prompt.get(name, {}), goodput=prices.get(name, math.nan)) for name in names
     ]
+
+
+def goodput_of(record: Mapping[str, Any], costs: Mapping[str, Any] | None) -> dict[str, float]:
+    """Gives each priced drafter's goodput in a round, tokens a lane gains a millisecond.
+
+    Args:
+        record: Of the round.
+        costs: The manifest's ``costs``, or None.
+    """
+    priced, tally = Calibration.of(costs), tally_of(record)
+    if priced is None:
+        return {}
+    steps = priced.step_ms()
+    return {name: goodput(c, steps[name]) for name, c in tally.per_drafter.items() if name in steps}
 
 
 def kernel_of(record: Mapping[str, Any]) -> Array:

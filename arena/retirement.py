@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from arena.errors import ConfigError, one_of
-from arena.metrics import Counts, hit_rate, precision, rank_key, ratio
+from arena.metrics import Counts, acceptance_length, goodput, hit_rate, precision, rank_key, ratio
 from arena.scoreboard import RoundTally
 
 
@@ -41,6 +41,8 @@ class Standings:
         alive: Names that played it to its end, in any order.
         tally: What that round came to.
         earlier: What the rounds before it came to, oldest first.
+        step_ms: Time of a step with each drafter alone, ms, as stored before round 1;
+            empty where nothing was calibrated.
         contribution: Sum of each drafter's Shapley values over the round, tokens; empty
             where nothing was priced.
     """
@@ -49,6 +51,7 @@ class Standings:
     alive: tuple[str, ...]
     tally: RoundTally
     earlier: tuple[RoundTally, ...] = ()
+    step_ms: Mapping[str, float] = field(default_factory=dict)
     contribution: Mapping[str, float] = field(default_factory=dict)
 
     def counts(self, name: str) -> Counts:
@@ -79,6 +82,41 @@ class LowestHitRate:
         ranked = sorted(standings.alive, key=lambda name: rank_key(name, standings.counts(name)))
         lowest, following = (standings.counts(name) for name in ranked[:2])
         return Retirement(ranked[0], _why(lowest, following, ranked[1]), _numbers(lowest, following))
+
+
+@dataclass(frozen=True, slots=True)
+class LowestGoodput:
+    """Retires the lowest acceptance length a millisecond, by costs stored before round 1.
+
+    A drafter that could not be priced counts as below all others. Ties go as they do
+    for :class:`LowestHitRate`. Needs ``engine.calibrate``.
+    """
+
+    def retire(self, standings: Standings) -> Retirement | None:
+        """Names the lowest of the round."""
+        if len(standings.alive) < 2:
+            return None
+
+        def speed(name: str) -> float:
+            step_ms = standings.step_ms.get(name)
+            value = math.nan if step_ms is None else goodput(standings.counts(name), step_ms)
+            return -1.0 if math.isnan(value) else value
+
+        ranked = sorted(
+            standings.alive, key=lambda name: (speed(name), *rank_key(name, standings.counts(name)))
+        )
+        lowest, following = ranked[:2]
+        shown = "without a price" if speed(lowest) < 0 else f"{speed(lowest):.4f} tokens/ms"
+        reason = f"lowest goodput: {shown}, next {following!r} {max(0.0, speed(following)):.4f}"
+        numbers = {
+            "goodput": speed(lowest),
+            "next_goodput": speed(following),
+            "step_ms": standings.step_ms.get(lowest, math.nan),
+            "next_step_ms": standings.step_ms.get(following, math.nan),
+            "acceptance_length": acceptance_length(standings.counts(lowest)),
+            "next_acceptance_length": acceptance_length(standings.counts(following)),
+        }
+        return Retirement(lowest, reason, {key: value for key, value in numbers.items() if value == value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +178,7 @@ def _numbers(lowest: Counts, following: Counts) -> dict[str, float]:
 
 
 RULES: dict[str, Callable[..., RetirementRule]] = {
+    "lowest_goodput": LowestGoodput,
     "lowest_contribution": LowestContribution,
     "lowest_hit_rate": LowestHitRate,
     "never": Never,

@@ -15,6 +15,8 @@ from arena.acceptance.contribution import MOST
 from arena.config import Choice, Experiment
 from arena.errors import ConfigError
 from arena.protocols import WorkerSpec
+from arena.sampling import is_greedy
+from arena.types import Sampling
 
 VERIFIER_MODEL = "verifier"
 """``model: verifier`` in a drafter's options stands for the verifier's own model."""
@@ -72,16 +74,37 @@ def resolve(experiment: Experiment) -> Roster:
 
 def _check_rules(experiment: Experiment) -> None:
     rules = experiment.rules
+    """Refuses rules that are unknown, or that could not do anything sensible in this experiment."""
     score, commit = acceptance.get(rules.score), acceptance.get(rules.commit, **rule_options(experiment))
-    if isinstance(score, acceptance.TreeRule):
-        raise ConfigError(f"rules.score: {rules.score!r} is a tree rule; expected one that judges one chain.")
     for place, rule in (("score", score), ("commit", commit)):
         if not rule.in_run:
             raise ConfigError(
-                f"rules.{place}: {rule.name!r} needs several draws of one drafter; see `arena audit`."
+                f"rules.{place}: {rule.name!r} needs several draws of one drafter, and a drafter sends one "
+                f"chain; it is for `arena audit` only. In a run: {_names(place)}."
+            )
+        if rule.name == "greedy" and not one_choice(experiment.sampling.record()):
+            raise ConfigError(
+                f"rules.{place}: 'greedy' keeps a token only where the target law leaves no other choice, "
+                f"which at sampling.temperature={experiment.sampling.temperature} is next to nowhere: "
+                "every drafter would score 0. Set sampling.temperature=0, or use 'speculative'."
             )
     retirement.get(experiment.retirement.kind, **experiment.retirement.options)
+    if isinstance(score, acceptance.TreeRule):
+        raise ConfigError(
+            f"rules.score: {rules.score!r} is a tree rule, and a score judges one drafter's chain alone; "
+            f"expected one of: {_names('score')}. Name {rules.score!r} as rules.commit instead."
+        )
+    if rules.order != "keyed" and "order" not in rule_options(experiment):
+        raise ConfigError(
+            f"rules.order is {rules.order!r}, but rules.commit {rules.commit!r} tries no drafters in turn; "
+            "expected 'keyed' there, or a commit rule with an order (recursive, traversal)."
+        )
     if experiment.retirement.kind == "lowest_contribution" and not experiment.engine.contribution:
+    if experiment.retirement.kind == "lowest_goodput" and not experiment.engine.calibrate:
+        raise ConfigError(
+            "retirement.kind 'lowest_goodput' divides by what a step costs, but engine.calibrate is false; "
+            "set engine.calibrate=true, or retire by 'lowest_hit_rate'."
+        )
         raise ConfigError(
             "retirement.kind 'lowest_contribution' retires by Shapley values, but engine.contribution is "
             "false; set engine.contribution=true, or retire by 'lowest_hit_rate'."
@@ -94,6 +117,26 @@ def _check_rules(experiment: Experiment) -> None:
 
 
 def rule_options(experiment: Experiment) -> dict[str, Any]:
+def _names(place: str) -> str:
+    """The rules that an experiment may name at a place."""
+    known = [rule for rule in acceptance.RULES.values() if rule.in_run]
+    return ", ".join(rule.name for rule in known if place == "commit" or rule.kind == "chain")
+
+
+def one_choice(sampling: Sampling) -> bool:
+    """Whether the warped target law is always a point mass."""
+    return is_greedy(sampling) or sampling.top_k == 1
+
+
+def text_is_exact(experiment: Experiment) -> bool:
+    """Whether the text has exactly the target's law.
+
+    A lossy rule is exact where the law leaves no choice: every rule here keeps a token
+    only if the law can give it, and replaces a refused one by a draw from that law.
+    """
+    return acceptance.RULES[experiment.rules.commit].lossless or one_choice(experiment.sampling.record())
+
+
     """The commit rule's options that the experiment sets and the rule has."""
     wanted = {"order": experiment.rules.order, "measure": experiment.rules.measure_bound}
     rule = acceptance.RULES.get(experiment.rules.commit)
@@ -147,6 +190,7 @@ def worker_specs(
                 "sampling": experiment.sampling.record(),
                 "contribution": experiment.engine.contribution,
             },
+                "measure": experiment.rules.measure_bound,
             num_gpus=backend.verifier_gpus if has_gpu and roster.verifier.neural else 0.0,
             threads=backend.threads or cpus,
         ),

@@ -283,7 +283,11 @@ def load(run: Path | str = "latest", root: Path | str = ROOT) -> LoadedRun:
         frame: pd.DataFrame = pd.concat(parts or [tables.empty(kind).to_pandas()], ignore_index=True)
         return frame
 
-    ranked = [(record["round"], records.standings_of(record)) for record in stored]
+    costs = directory.manifest.get("costs")
+    ranked = [
+        (record["round"], records.standings_of(record, records.goodput_of(record, costs)))
+        for record in stored
+    ]
     return LoadedRun(
         path=directory.path,
         manifest=directory.manifest,

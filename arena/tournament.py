@@ -16,9 +16,10 @@ from typing import Any
 
 from arena import breeding
 from arena import prompts as prompt_sets
-from arena import retirement, seeding, snapshots
+from arena import calibrate, retirement, seeding, snapshots
 from arena.backends.local import LocalBackend
 from arena.config import Experiment
+from arena.costs import Calibration
 from arena.crown import Champion, alive_after, crown
 from arena.engines.live import SCOREBOARD, VERIFIER, RoundPlan, RoundPlay, play
 from arena.engines.seats import Span
@@ -111,6 +112,7 @@ class Tournament:
         if self._finished(records, barrier):
             return self._crown(records)
         self._start(barrier)
+        self._calibrate(barrier)
         while not self._finished(records, barrier):
             record, barrier = self._round(len(records) + 1, barrier)
             records.append(record)
@@ -140,12 +142,32 @@ class Tournament:
         self._watcher.note(f"starting {len(wanted)} workers: {', '.join(wanted)}")
         answers = self._backend.start(wanted, timeout=self._experiment.backend.start_timeout)
         vocabulary: Vocabulary = answers[VERIFIER]
+        self._vocab = vocabulary.size
         capable: dict[str, Capabilities] = {name: answers[name] for name in barrier.alive}
         self._learners = tuple(name for name in barrier.alive if capable[name].learns)
         for name, files in barrier.snapshots.items():
             self._call(name, "restore", files)
         self._max_context = int(self._call(VERIFIER, "max_context"))
         self._prompts, self._tokens = self._load_prompts(vocabulary)
+
+    def _calibrate(self, barrier: Barrier) -> None:
+        """Prices the workers before round 1; a run that is resumed uses the prices it has."""
+        engine = self._experiment.engine
+        costs = Calibration.of(self._directory.manifest.get("costs"))
+        if costs is None and engine.calibrate and not barrier.history:
+            costs = calibrate.measure(
+                self._call,
+                VERIFIER,
+                barrier.alive,
+                key=int(self._root),
+                sampling=self._experiment.sampling.record(),
+                lanes=engine.lanes,
+                draft_length=engine.draft_length,
+                vocab=self._vocab,
+                max_context=self._max_context,
+            )
+            self._directory.update_manifest(costs=costs and costs.plain())
+        self._step_ms = costs.step_ms() if costs else {}
 
     def _load_prompts(
         self, vocabulary: Vocabulary
@@ -258,7 +280,7 @@ class Tournament:
         if len(barrier.alive) >= 2:
             worth = (contribution_of(played.steps, barrier.alive) or {}).get("shapley", {})
             standings = retirement.Standings(
-                number, barrier.alive, tally, barrier.history, contribution=worth
+                number, barrier.alive, tally, barrier.history, self._step_ms, worth
             )
             leaves = self._rule.retire(standings)
         record = round_record(

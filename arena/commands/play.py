@@ -64,6 +64,8 @@ def run(
     if dry_run:
         _plan(found)
         return
+    if isinstance(found, Experiment):
+        resolve_roster(found)  # what is refused leaves no directory behind
     text = found.plan() if isinstance(found, Study) else found.to_yaml()
     path = out if out is not None else default_path(found.name, provenance.config_hash(text))
     manifest = provenance.manifest(experiment=found.name, config_yaml=text, seed=found.seed)

@@ -13,10 +13,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from arena import config
 from arena.commands.output import FORMAT, Format, console, number, print_csv, print_json, printable, table
 from arena.errors import ArenaError, ConfigError
 from arena.places import find, resolve
-from arena.records import standings_of
+from arena.records import goodput_of, standings_of, summary
+from arena.roster import text_is_exact
 from arena.store import RunDirectory
 
 STANDING = (
@@ -69,15 +71,27 @@ def overview(directory: RunDirectory) -> dict[str, Any]:
     """Gives what ``arena show -f json`` prints; what is not known is nan or None."""
     return {
         "run": str(directory.path),
-        "status": directory.manifest.get("status"),
+        "status": manifest.get("status"),
         "champion": (directory.champion() or {}).get("champion"),
-        "rounds": [_round(record) for record in directory.rounds()],
+        "rules": _played_by(directory),
+        "costs": manifest.get("costs"),
+        "rounds": [_round(record, manifest.get("costs")) for record in directory.rounds()],
     }
 
 
-def _round(record: Mapping[str, Any]) -> dict[str, Any]:
+def _played_by(directory: RunDirectory) -> dict[str, Any] | None:
+    """The rules of a run, and whether its text has exactly the target's law; None if not a tournament."""
+    try:
+        experiment = config.build(config.parse(directory.config_yaml, "config"), "config")
+        exact = text_is_exact(experiment)
+    except (ConfigError, KeyError):  # a study, or a config of another version
+        return None
+    return {"score": experiment.rules.score, "commit": experiment.rules.commit, "exact": exact}
+
+
+def _round(record: Mapping[str, Any], costs: Mapping[str, Any] | None) -> dict[str, Any]:
     retired = record["retired"]
-    rows = [asdict(row) for row in standings_of(record)]
+    rows = [asdict(row) for row in standings_of(record, goodput_of(record, costs))]
     return {
         "round": record["round"],
         "alive": record["alive"],
@@ -92,6 +106,7 @@ def _show_table(found: Mapping[str, Any], directory: RunDirectory) -> None:
     facts = [f"run {found['run']}", f"status {found['status']}"]
     if found["champion"]:
         facts.append(f"champion {found['champion']}")
+    manifest = directory.manifest
     out.print(Text(printable("   ".join(facts)), style="bold"), soft_wrap=True)
     if manifest.get("error"):
         out.print(Text(printable(manifest["error"]), style="red"), soft_wrap=True)
@@ -109,6 +124,7 @@ def _show_table(found: Mapping[str, Any], directory: RunDirectory) -> None:
                 Text(printable(f"retired {one['retired']['drafter']}: {one['retired']['reason']}")),
                 soft_wrap=True,
             )
+        "share_of_bound": summary(record)["share_of_bound"],
 
 
 def _standings(one: Mapping[str, Any]) -> Any:
@@ -119,15 +135,20 @@ def _standings(one: Mapping[str, Any]) -> Any:
         [
             row["drafter"],
             number(row["hit_rate"]),
+    if rules := found["rules"]:
+        law = "the text has exactly the target's law" if rules["exact"] else "LOSSY: not the target's text"
+        out.print(Text(f"scored by {rules['score']}, committed by {rules['commit']}; {law}"), soft_wrap=True)
             "-" if math.isnan(row["low"]) else f"{number(row['low'])} to {number(row['high'])}",
             number(row["precision"]),
             number(row["acceptance_length"], 2),
-            *([number(row["goodput"])] if priced else []),
+            *([number(1000 * row["goodput"], 1)] if priced else []),
             *(row[count] for count in counts),
         ]
         for row in one["standings"]
+        if one["share_of_bound"] == one["share_of_bound"]:
+            title += f", {one['share_of_bound']:.1%} of the transport bound reached"
     ]
-    shown = [*columns, *(["tokens/ms"] if priced else []), *counts]
+    shown = [*columns, *(["tokens/s"] if priced else []), *counts]
     return table(shown, rows, right=shown[1:])
 
 
@@ -193,8 +214,6 @@ def _rules() -> list[dict[str, Any]]:
 
 
 def _experiments() -> list[dict[str, Any]]:
-    from arena import config
-
     return [{"experiment": name, "about": about} for name, about in config.packaged().items()]
 
 

@@ -17,6 +17,7 @@ from arena.acceptance import ChainRule, TreeRule
 from arena.acceptance.choices import KeyedChoices
 from arena.acceptance.contribution import contribution, whole
 from arena.acceptance.ending import settle, truncate_at_end
+from arena.acceptance.share import chain_share
 from arena.acceptance.tree import merge
 from arena.diversity import similarities
 from arena.protocols import Choices, TargetLaws
@@ -35,12 +36,16 @@ from arena.types import (
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The pair of rules that a run is played by, and the standings that may order them."""
+    """The pair of rules that a run is played by, and the standings that may order them.
+
+    ``measure`` asks for a chain rule's share of the bound; a tree rule has its own option.
+    """
 
     score: ChainRule
     commit: ChainRule | TreeRule
     ranks: Mapping[str, int] | None = None
     contribution: bool = False
+    measure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +137,12 @@ def _commit(
     words = np.array([seeding.name_word(name) for name in drafts.names], dtype=np.uint64)
     speaker = int(np.argmin(seeding.uniform(step_key, words, "speaker")))
     nodes = drafts.nodes(speaker)
-    decision = rule.decide(drafts.chains[speaker], nodes, laws, choices, speaker)
+    chain = drafts.chains[speaker]
+    decision = rule.decide(chain, nodes, laws, choices, speaker)
     n = decision.n_accepted
+    reached, bound = chain_share(rule, chain, nodes, laws, n) if rules.measure else (np.nan, np.nan)
     # Depth n + 1, as tree rules draw: one drafter gives one text under either kind of rule.
-    return tuple(nodes[1 : n + 1]), choices.draw(decision.next_law(), n + 1), np.nan, np.nan
+    return tuple(nodes[1 : n + 1]), choices.draw(decision.next_law(), n + 1), reached, bound
 
 
 def _logprobs(laws: TargetLaws, nodes: Sequence[int], tokens: Sequence[int]) -> tuple[float, ...]:

@@ -15,7 +15,8 @@ from typing import Any
 
 from arena import acceptance, registry
 from arena.engines.judge import Rules, chain_of, feedback, gather, judge
-from arena.errors import ArenaError, VerifierFault
+from arena.engines.probe import ProbePlan, probe_drafter, probe_verifier
+from arena.errors import ArenaError, DrafterFault, VerifierFault
 from arena.protocols import Capabilities, Drafter, Verifier
 from arena.scoreboard import Scoreboard
 from arena.types import (
@@ -150,6 +151,13 @@ class DrafterSeat(_Timed):
         return None
 
     def snapshot(self) -> dict[str, bytes]:
+    def probe(self, plan: ProbePlan) -> float:
+        """Times a synthetic draft; see :mod:`arena.engines.probe`."""
+        try:
+            return probe_drafter(self.drafter, plan)
+        except Exception as error:  # as above
+            raise DrafterFault(self.name, f"raised {type(error).__name__} while probed: {error}") from error
+
         """What it has learnt, as files; travels to the driver, where results land."""
         with tempfile.TemporaryDirectory() as folder:
             self.drafter.save(Path(folder))
@@ -174,6 +182,7 @@ class VerifierSeat(_Timed):
         rule_options: Options of the commit rule (``order``, ``measure``).
         sampling: Warping of the target law.
         contribution: Whether every sub-roster is priced in the pass.
+        measure: Whether a chain rule's share of the bound is measured as well.
     """
 
     def __init__(
@@ -186,6 +195,7 @@ class VerifierSeat(_Timed):
         rule_options: Mapping[str, Any],
         sampling: Sampling,
         contribution: bool = False,
+        measure: bool = False,
     ) -> None:
         super().__init__()
         self.verifier: Verifier = registry.load_class(target)(**options)
@@ -193,7 +203,10 @@ class VerifierSeat(_Timed):
         if isinstance(score_rule, acceptance.TreeRule):
             raise VerifierFault(f"rules.score: {score!r} is a tree rule; a score rule judges one chain.")
         self.rules = Rules(
-            score_rule, acceptance.get(commit, **rule_options), contribution=contribution
+            score_rule,
+            acceptance.get(commit, **rule_options),
+            measure=measure,
+            contribution=contribution,
         )
         self.sampling = sampling
 
@@ -264,6 +277,10 @@ class VerifierSeat(_Timed):
         )
 
     def _faults(
+    def probe(self, plan: ProbePlan) -> list[tuple[int, float]]:
+        """Times synthetic passes; see :mod:`arena.engines.probe`."""
+        return probe_verifier(self.verifier, self.rules, plan)
+
         self, request: VerifyRequest, drafts: Sequence[Draft | Failure]
     ) -> tuple[tuple[str, str], ...]:
         ks = [lane.k for lane in request.lanes]

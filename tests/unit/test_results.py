@@ -27,10 +27,11 @@ def call(*arguments: str) -> str:
 
 def test_show_as_json_has_the_documented_shape(finished: RunDirectory) -> None:
     found = json.loads(call("show", str(finished.path), "-f", "json"))
-    assert list(found) == ["run", "status", "champion", "rounds"]
+    assert list(found) == ["run", "status", "champion", "rules", "costs", "pace", "rounds"]
     assert (found["status"], found["champion"], len(found["rounds"])) == ("complete", "six", 5)
     first = found["rounds"][0]
-    assert list(first) == ["round", "alive", "retired", "withdrawn", "standings"]
+    assert list(first) == ["round", "alive", "retired", "withdrawn", "share_of_bound", "standings"]
+    assert first["share_of_bound"] == pytest.approx(0.5 / 0.6)
     assert set(first["retired"]) == {"drafter", "reason"}
     documented = "drafter offered drafted accepted hit_rate precision acceptance_length low high goodput"
     assert list(first["standings"][0]) == documented.split()

@@ -7,7 +7,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.metrics import Counts
-from arena.retirement import RULES, LowestHitRate, Never, Retirement, Standings, get
+from arena.retirement import RULES, LowestGoodput, LowestHitRate, Never, Retirement, Standings, get
 from arena.scoreboard import RoundTally
 
 
@@ -93,7 +93,7 @@ def test_never_keeps_all() -> None:
 def test_rules_by_name() -> None:
     assert get("lowest_hit_rate") == LowestHitRate()
     assert get("never") == Never()
-    with pytest.raises(ConfigError, match=r"Did you mean 'lowest_hit_rate'.*Known: lowest_hit_rate, never"):
+    with pytest.raises(ConfigError, match=r"Did you mean 'lowest_hit_rate'.*lowest_hit_rate, never"):
         get("lowest_hitrate")
     with pytest.raises(ConfigError, match="unknown option of retirement rule 'never' 'delta'"):
         get("never", delta=0.05)
@@ -102,3 +102,32 @@ def test_rules_by_name() -> None:
 def test_a_retirement_is_a_value() -> None:
     one = Retirement("one", "why", {"hit_rate": 0.1})
     assert one == Retirement("one", "why", {"hit_rate": 0.1})
+
+
+def test_goodput_retires_who_is_slow_for_what_it_gives() -> None:
+    counts = {
+        "cheap": Counts(lane_steps=100, offered=400, drafted=400, accepted=100),
+        "dear": Counts(lane_steps=100, offered=400, drafted=400, accepted=200),
+    }
+    played = Standings(1, ("cheap", "dear"), RoundTally(counts, {}), step_ms={"cheap": 50.0, "dear": 150.0})
+    slow, gone = LowestHitRate().retire(played), LowestGoodput().retire(played)
+    assert slow is not None
+    assert slow.drafter == "cheap"
+    assert gone is not None
+    assert gone.drafter == "dear"
+    assert gone.numbers["goodput"] == 3.0 / 150.0
+    assert gone.numbers["next_goodput"] == 2.0 / 50.0
+    assert "lowest goodput: 0.0200 tokens/ms, next 'cheap' 0.0400" in gone.reason
+    json.dumps(dict(gone.numbers), allow_nan=False)
+
+
+def test_goodput_puts_a_drafter_without_a_price_last_and_breaks_ties_by_hit_rate() -> None:
+    same = Counts(lane_steps=10, offered=40, drafted=40, accepted=8)
+    wasteful = Counts(lane_steps=10, offered=60, drafted=60, accepted=8)
+    tally = RoundTally({"a": same, "b": same, "c": wasteful}, {})
+    price = {"a": 10.0, "b": 10.0, "c": 10.0}
+    for known, loser in ((price, "c"), ({"a": 10.0, "c": 10.0}, "b"), ({}, "c")):
+        gone = LowestGoodput().retire(Standings(1, ("a", "b", "c"), tally, step_ms=known))
+        assert gone is not None
+        assert gone.drafter == loser
+    assert LowestGoodput().retire(Standings(1, ("a",), tally)) is None
