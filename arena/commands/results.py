@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from arena import config
+from arena.commands import words
 from arena.commands.output import FORMAT, Format, console, number, print_csv, print_json, printable, table
 from arena.errors import ArenaError, ConfigError
 from arena.places import find, resolve
@@ -48,15 +49,30 @@ class What(StrEnum):
 RUN = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or `latest`.")]
 
 
-def show(run: RUN = "latest", format: FORMAT = Format.table) -> None:
-    """Show a run: its status, its champion, and the standings of every round.
+LAST_WORDS = Annotated[
+    bool, typer.Option("--last-words", help="What the retired said last, and what the verifier said instead.")
+]
+
+
+def show(run: RUN = "latest", last_words: LAST_WORDS = False, format: FORMAT = Format.table) -> None:
+    """Show a run: its status, its champion, the standings of every round, and each drafter's pace.
+
+    With --last-words, for every retired drafter: the drafts of its last round
+    with the tokens that the verifier found least likely there, and those at the
+    ends of texts, each beside what was committed instead. Text where the
+    verifier has a tokenizer, else token ids.
 
     Examples:
       arena show latest
 
+      arena show latest --last-words
+
       arena show results/toy/20250101-120000-0a1b2c -f json
     """
     directory = RunDirectory.open(resolve(run))
+    if last_words:
+        _show_last_words(directory, format)
+        return
     found = overview(directory)
     if format is Format.json:
         print_json(found)
@@ -67,14 +83,25 @@ def show(run: RUN = "latest", format: FORMAT = Format.table) -> None:
         _show_table(found, directory)
 
 
+def _show_last_words(directory: RunDirectory, format: Format) -> None:
+    if format is Format.json:
+        print_json({"run": str(directory.path), "last_words": words.rows_of(directory)})
+    elif format is Format.csv:
+        print_csv(words.COLUMNS, words.rows_of(directory))
+    else:
+        words.print_words(directory)
+
+
 def overview(directory: RunDirectory) -> dict[str, Any]:
     """Gives what ``arena show -f json`` prints; what is not known is nan or None."""
+    manifest = directory.manifest
     return {
         "run": str(directory.path),
         "status": manifest.get("status"),
         "champion": (directory.champion() or {}).get("champion"),
         "rules": _played_by(directory),
         "costs": manifest.get("costs"),
+        "pace": words.pace_rows(directory),
         "rounds": [_round(record, manifest.get("costs")) for record in directory.rounds()],
     }
 
@@ -97,6 +124,7 @@ def _round(record: Mapping[str, Any], costs: Mapping[str, Any] | None) -> dict[s
         "alive": record["alive"],
         "retired": retired and {"drafter": retired["drafter"], "reason": retired["reason"]},
         "withdrawn": record["withdrawn"],
+        "share_of_bound": summary(record)["share_of_bound"],
         "standings": [{column: row[column] for column in STANDING} for row in rows],
     }
 
@@ -106,8 +134,10 @@ def _show_table(found: Mapping[str, Any], directory: RunDirectory) -> None:
     facts = [f"run {found['run']}", f"status {found['status']}"]
     if found["champion"]:
         facts.append(f"champion {found['champion']}")
-    manifest = directory.manifest
     out.print(Text(printable("   ".join(facts)), style="bold"), soft_wrap=True)
+    if rules := found["rules"]:
+        law = "the text has exactly the target's law" if rules["exact"] else "LOSSY: not the target's text"
+        out.print(Text(f"scored by {rules['score']}, committed by {rules['commit']}; {law}"), soft_wrap=True)
     if manifest.get("error"):
         out.print(Text(printable(manifest["error"]), style="red"), soft_wrap=True)
     if not found["rounds"]:
@@ -115,6 +145,8 @@ def _show_table(found: Mapping[str, Any], directory: RunDirectory) -> None:
     for one, record in zip(found["rounds"], directory.rounds(), strict=True):
         title = f"round {one['round']}: {len(one['alive'])} drafters, {record['committed']} tokens committed"
         out.print()
+        if one["share_of_bound"] == one["share_of_bound"]:
+            title += f", {one['share_of_bound']:.1%} of the transport bound reached"
         out.print(Text(title, style="bold"))
         out.print(_standings(one))
         for gone in one["withdrawn"]:
@@ -124,7 +156,7 @@ def _show_table(found: Mapping[str, Any], directory: RunDirectory) -> None:
                 Text(printable(f"retired {one['retired']['drafter']}: {one['retired']['reason']}")),
                 soft_wrap=True,
             )
-        "share_of_bound": summary(record)["share_of_bound"],
+    words.print_paces(found["pace"])
 
 
 def _standings(one: Mapping[str, Any]) -> Any:
@@ -135,9 +167,6 @@ def _standings(one: Mapping[str, Any]) -> Any:
         [
             row["drafter"],
             number(row["hit_rate"]),
-    if rules := found["rules"]:
-        law = "the text has exactly the target's law" if rules["exact"] else "LOSSY: not the target's text"
-        out.print(Text(f"scored by {rules['score']}, committed by {rules['commit']}; {law}"), soft_wrap=True)
             "-" if math.isnan(row["low"]) else f"{number(row['low'])} to {number(row['high'])}",
             number(row["precision"]),
             number(row["acceptance_length"], 2),
@@ -145,8 +174,6 @@ def _standings(one: Mapping[str, Any]) -> Any:
             *(row[count] for count in counts),
         ]
         for row in one["standings"]
-        if one["share_of_bound"] == one["share_of_bound"]:
-            title += f", {one['share_of_bound']:.1%} of the transport bound reached"
     ]
     shown = [*columns, *(["tokens/s"] if priced else []), *counts]
     return table(shown, rows, right=shown[1:])
