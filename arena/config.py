@@ -77,9 +77,9 @@ class EngineSection(Strict):
     lanes: Count = 8
     in_flight: Annotated[int, Field(ge=0)] = 0
     learn_every: Count = 8
-    calibrate: bool = True
     feedback_top: Count = 64
     contribution: bool = False
+    calibrate: bool = True
 
     @model_validator(mode="after")
     def _traced(self) -> Self:

@@ -73,8 +73,8 @@ def resolve(experiment: Experiment) -> Roster:
 
 
 def _check_rules(experiment: Experiment) -> None:
-    rules = experiment.rules
     """Refuses rules that are unknown, or that could not do anything sensible in this experiment."""
+    rules = experiment.rules
     score, commit = acceptance.get(rules.score), acceptance.get(rules.commit, **rule_options(experiment))
     for place, rule in (("score", score), ("commit", commit)):
         if not rule.in_run:
@@ -88,7 +88,6 @@ def _check_rules(experiment: Experiment) -> None:
                 f"which at sampling.temperature={experiment.sampling.temperature} is next to nowhere: "
                 "every drafter would score 0. Set sampling.temperature=0, or use 'speculative'."
             )
-    retirement.get(experiment.retirement.kind, **experiment.retirement.options)
     if isinstance(score, acceptance.TreeRule):
         raise ConfigError(
             f"rules.score: {rules.score!r} is a tree rule, and a score judges one drafter's chain alone; "
@@ -99,12 +98,13 @@ def _check_rules(experiment: Experiment) -> None:
             f"rules.order is {rules.order!r}, but rules.commit {rules.commit!r} tries no drafters in turn; "
             "expected 'keyed' there, or a commit rule with an order (recursive, traversal)."
         )
-    if experiment.retirement.kind == "lowest_contribution" and not experiment.engine.contribution:
+    retirement.get(experiment.retirement.kind, **experiment.retirement.options)
     if experiment.retirement.kind == "lowest_goodput" and not experiment.engine.calibrate:
         raise ConfigError(
             "retirement.kind 'lowest_goodput' divides by what a step costs, but engine.calibrate is false; "
             "set engine.calibrate=true, or retire by 'lowest_hit_rate'."
         )
+    if experiment.retirement.kind == "lowest_contribution" and not experiment.engine.contribution:
         raise ConfigError(
             "retirement.kind 'lowest_contribution' retires by Shapley values, but engine.contribution is "
             "false; set engine.contribution=true, or retire by 'lowest_hit_rate'."
@@ -116,7 +116,6 @@ def _check_rules(experiment: Experiment) -> None:
         )
 
 
-def rule_options(experiment: Experiment) -> dict[str, Any]:
 def _names(place: str) -> str:
     """The rules that an experiment may name at a place."""
     known = [rule for rule in acceptance.RULES.values() if rule.in_run]
@@ -137,6 +136,7 @@ def text_is_exact(experiment: Experiment) -> bool:
     return acceptance.RULES[experiment.rules.commit].lossless or one_choice(experiment.sampling.record())
 
 
+def rule_options(experiment: Experiment) -> dict[str, Any]:
     """The commit rule's options that the experiment sets and the rule has."""
     wanted = {"order": experiment.rules.order, "measure": experiment.rules.measure_bound}
     rule = acceptance.RULES.get(experiment.rules.commit)
@@ -188,9 +188,9 @@ def worker_specs(
                 "commit": experiment.rules.commit,
                 "rule_options": rule_options(experiment),
                 "sampling": experiment.sampling.record(),
+                "measure": experiment.rules.measure_bound,
                 "contribution": experiment.engine.contribution,
             },
-                "measure": experiment.rules.measure_bound,
             num_gpus=backend.verifier_gpus if has_gpu and roster.verifier.neural else 0.0,
             threads=backend.threads or cpus,
         ),

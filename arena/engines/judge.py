@@ -189,9 +189,7 @@ def _similarity(drafts: LaneDrafts) -> tuple[float, ...]:
     return similarities([(c.support[0], c.draft_probs[0]) if len(c) else empty for c in drafts.chains])
 
 
-def _priced(
-    field: FieldStep, drafts: LaneDrafts, laws: TargetLaws, verdicts: Sequence[Verdict]
-) -> FieldStep:
+def _priced(field: FieldStep, drafts: LaneDrafts, laws: TargetLaws, verdicts: Sequence[Verdict]) -> FieldStep:
     """Adds what every sub-roster is worth here, and each drafter's share."""
     found = contribution(
         drafts.tree,

@@ -150,7 +150,6 @@ class DrafterSeat(_Timed):
         self._spans.append(Span(self.name, "learn", start, time.time(), len(batch), tokens))
         return None
 
-    def snapshot(self) -> dict[str, bytes]:
     def probe(self, plan: ProbePlan) -> float:
         """Times a synthetic draft; see :mod:`arena.engines.probe`."""
         try:
@@ -158,6 +157,7 @@ class DrafterSeat(_Timed):
         except Exception as error:  # as above
             raise DrafterFault(self.name, f"raised {type(error).__name__} while probed: {error}") from error
 
+    def snapshot(self) -> dict[str, bytes]:
         """What it has learnt, as files; travels to the driver, where results land."""
         with tempfile.TemporaryDirectory() as folder:
             self.drafter.save(Path(folder))
@@ -181,8 +181,8 @@ class VerifierSeat(_Timed):
         commit: Name of the commit rule.
         rule_options: Options of the commit rule (``order``, ``measure``).
         sampling: Warping of the target law.
-        contribution: Whether every sub-roster is priced in the pass.
         measure: Whether a chain rule's share of the bound is measured as well.
+        contribution: Whether every sub-roster is priced in the pass.
     """
 
     def __init__(
@@ -194,8 +194,8 @@ class VerifierSeat(_Timed):
         commit: str,
         rule_options: Mapping[str, Any],
         sampling: Sampling,
-        contribution: bool = False,
         measure: bool = False,
+        contribution: bool = False,
     ) -> None:
         super().__init__()
         self.verifier: Verifier = registry.load_class(target)(**options)
@@ -276,11 +276,11 @@ class VerifierSeat(_Timed):
             feedback=tuple(told),
         )
 
-    def _faults(
     def probe(self, plan: ProbePlan) -> list[tuple[int, float]]:
         """Times synthetic passes; see :mod:`arena.engines.probe`."""
         return probe_verifier(self.verifier, self.rules, plan)
 
+    def _faults(
         self, request: VerifyRequest, drafts: Sequence[Draft | Failure]
     ) -> tuple[tuple[str, str], ...]:
         ks = [lane.k for lane in request.lanes]
