@@ -173,8 +173,6 @@ def _experiment(data: bytes | None, manifest: Mapping[str, Any], report: Report)
     except (ConfigError, UnicodeDecodeError) as error:
         report.add(CONFIG, f"cannot be read: {error}")
         return None
-    if experiment.to_yaml().encode() != data:
-        report.add(CONFIG, "is not as it was written (or was written by another version)")
     return experiment
 
 

@@ -20,16 +20,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from arena import sampling
 from arena.cohort import fill
 from arena.errors import ConfigError, one_of
+from arena.sections import BackendSection as BackendSection
+from arena.sections import ChaosSection as ChaosSection
+from arena.sections import Count as Count
+from arena.sections import Fault as Fault
+from arena.sections import Strict as Strict
 from arena.types import MAX_DRAFTERS, Sampling
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
-Count = Annotated[int, Field(ge=1)]
-
-
-class Strict(BaseModel):
-    """A frozen section that refuses keys it does not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Choice(BaseModel):
@@ -120,21 +118,6 @@ class PromptsSection(Strict):
     length: Count = 8
 
 
-class BackendSection(Strict):
-    """Where workers run. With a GPU, verifier and neural drafters share it by fractions."""
-
-    kind: Literal["ray", "local"] = "ray"
-    address: str | None = None
-    num_cpus: Annotated[int, Field(ge=1)] | None = None
-    threads: Annotated[int, Field(ge=0)] = 0
-    verifier_gpus: Annotated[float, Field(ge=0, le=1)] = 0.4
-    drafter_gpus: Annotated[float, Field(ge=0, le=1)] = 0.6
-    placement: Literal["PACK", "SPREAD"] = "PACK"
-    start_timeout: Annotated[float, Field(gt=0)] = 180.0
-    call_timeout: Annotated[float, Field(gt=0)] = 300.0
-    max_restarts: Annotated[int, Field(ge=0)] = 1
-
-
 class Experiment(Strict):
     """A whole experiment."""
 
@@ -151,6 +134,7 @@ class Experiment(Strict):
     retirement: Choice = Choice(kind="lowest_hit_rate")
     prompts: PromptsSection = PromptsSection()
     backend: BackendSection = BackendSection()
+    chaos: ChaosSection | None = None
     on_unpromotable: Literal["refuse", "best"] = "best"
 
     @model_validator(mode="before")

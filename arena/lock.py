@@ -10,11 +10,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # no such locks on this system
-    fcntl = None  # type: ignore[assignment]
-
 from arena.errors import RunError
 
 NAME = ".lock"
@@ -63,7 +58,9 @@ def _who() -> str:
 
 
 def _lock(handle: int, run: Path) -> None:
-    if fcntl is None:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
         return
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from arena import acceptance, registry, retirement
+from arena import acceptance, chaos, registry, retirement
 from arena.acceptance.contribution import MOST
 from arena.config import Choice, Experiment
 from arena.errors import ConfigError
@@ -56,6 +56,7 @@ def resolve(experiment: Experiment) -> Roster:
         ConfigError: Naming what is wrong, what is known, and the next step.
     """
     _check_rules(experiment)
+    chaos.check(experiment.chaos, list(experiment.drafters))
     verifier = _seat(experiment.verifier, "verifier", registry.VERIFIERS, "verifier kind", None)
     known, model = registry.catalogue(), verifier.options.get("model")
     drafters = {
@@ -169,6 +170,7 @@ def worker_specs(
     and the verifier, which runs when they are done, gets every core.
     """
     backend, has_gpu = experiment.backend, gpus > 0
+    cores = backend.worker_cpus or 0.0
     neural = [name for name, seat in roster.drafters.items() if seat.neural]
     share = int(1000 * backend.drafter_gpus / len(neural)) / 1000 if neural else 0.0
     total = backend.verifier_gpus + backend.drafter_gpus
@@ -191,15 +193,17 @@ def worker_specs(
                 "measure": experiment.rules.measure_bound,
                 "contribution": experiment.engine.contribution,
             },
+            num_cpus=cores,
             num_gpus=backend.verifier_gpus if has_gpu and roster.verifier.neural else 0.0,
             threads=backend.threads or cpus,
         ),
-        "scoreboard": WorkerSpec(f"{live}:ScoreboardSeat", {}, threads=1),
+        "scoreboard": WorkerSpec(f"{live}:ScoreboardSeat", {}, num_cpus=cores, threads=1),
     }
     for name, seat in roster.drafters.items():
         specs[name] = WorkerSpec(
             f"{live}:DrafterSeat",
             {"name": name, "target": seat.target, "options": dict(seat.options)},
+            num_cpus=cores,
             num_gpus=share if has_gpu and seat.neural else 0.0,
             threads=backend.threads or 1,
         )

@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from arena import durable, records, tables
+from arena import durable, seals, tables
 from arena.errors import ConfigError, RunError, one_of
 from arena.places import MANIFEST, ROOT, check_name, default_path, find, latest, resolve
+from arena.seals import canonical
 from arena.types import Commit, FieldStep, Verdict
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 __all__ = [
     "ROOT",
     "SCHEMA_VERSION",
-    "LoadedRun",
     "RunDirectory",
     "Status",
     "canonical",
@@ -36,7 +34,6 @@ __all__ = [
     "default_path",
     "find",
     "latest",
-    "load",
     "resolve",
 ]
 
@@ -44,11 +41,6 @@ SCHEMA_VERSION = 1
 Status = Literal["running", "complete", "failed", "interrupted"]
 
 _ROUNDS, _CONFIG, _CHAMPION = "rounds.jsonl", "config.resolved.yaml", "champion.json"
-
-
-def canonical(value: Any) -> str:
-    """Writes JSON in the one way that equal values share; NaN and infinities are refused."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 class RunDirectory:
@@ -84,7 +76,8 @@ class RunDirectory:
         except (OSError, ValueError) as error:
             raise ConfigError(f"cannot make a run directory at {str(path)[:200]!r}: {error}.") from error
         run = cls(path)
-        run._put_object(MANIFEST, {"schema_version": SCHEMA_VERSION, "status": "running", **manifest})
+        facts = {"schema_version": SCHEMA_VERSION, "config_hash": seals.digest(config_yaml.encode())}
+        run._put_object(MANIFEST, {**facts, "status": "running", **manifest})
         return run
 
     @classmethod
@@ -114,7 +107,7 @@ class RunDirectory:
     @property
     def manifest(self) -> dict[str, Any]:
         """What is known about the run besides its results; read from disk each time."""
-        return self._read_object(MANIFEST)
+        return seals.bare(self._read_object(MANIFEST))
 
     def update_manifest(self, **changes: Any) -> None:
         """Changes fields of the manifest, all or none of them.
@@ -147,7 +140,7 @@ class RunDirectory:
         Raises:
             RunError: If the round is not the next one.
         """
-        line = (canonical(record) + "\n").encode()
+        canonical(record)  # refuses what is not JSON before anything is written
         number, lines = int(record["round"]), self._lines()
         if number != len(lines) + 1:
             raise RunError(
@@ -162,10 +155,20 @@ class RunDirectory:
         if priced:
             contents["contributions"] = tables.contributions(priced, record["alive"])
         try:
+            written: dict[str, bytes] = {}
             for kind, table in contents.items():
                 self.table_path(kind, number).parent.mkdir(exist_ok=True)
                 with durable.replacing(self.table_path(kind, number)) as temporary:
                     tables.write(table, temporary)
+                    written[kind] = temporary.read_bytes()
+            seals.place(self.path, number).parent.mkdir(exist_ok=True)
+            durable.write(
+                seals.place(self.path, number), seals.beside(self.path, number, written.pop("timing"))
+            )
+            # Clock values have no digest here: the line is the same whenever the round is played.
+            digests = {kind: seals.digest(data) for kind, data in written.items()}
+            previous = seals.own(json.loads(lines[-1])) if lines else ""
+            line = (canonical(seals.close(record, files=digests, previous=previous)) + "\n").encode()
             durable.append(self.path / _ROUNDS, line, after=sum(len(line) + 1 for line in lines))
         except OSError as error:
             raise RunError(
@@ -179,16 +182,39 @@ class RunDirectory:
         Raises:
             RunError: If a line other than a torn last one is damaged.
         """
-        found = []
+        found, previous = [], ""
         for number, line in enumerate(self._lines(), start=1):
             try:
                 record = json.loads(line)
                 if record["round"] != number:
                     raise ValueError(f"it says round {record['round']}")
+                if (wrong := seals.fault(record, previous)) is not None:
+                    raise ValueError(wrong)
             except (ValueError, KeyError, TypeError) as error:
                 raise RunError(f"{str(self.path / _ROUNDS)!r}, line {number} is damaged: {error}.") from error
-            found.append(record)
+            previous = seals.own(record)
+            found.append(seals.bare(record))
         return found
+
+    def check_snapshots(self, number: int) -> None:
+        """Compares what learners had learnt at a barrier with the digests taken then.
+
+        Raises:
+            RunError: If a file is missing or another: going on from it would not be the same run.
+        """
+        try:
+            wanted = seals.files(self.path, number) if number else None
+        except ValueError as error:
+            raise RunError(f"{str(seals.place(self.path, number))!r} is damaged: {error}.") from error
+        for name, digest in (wanted or {}).items():
+            path = self.path / name
+            if name.startswith(f"snapshots/round={number:03d}/") and not (
+                path.is_file() and seals.digest(path.read_bytes()) == digest
+            ):
+                raise RunError(
+                    f"{str(path)!r} is missing or damaged: what was learnt by round {number} is lost. "
+                    "Restore the file, or play the run again from its start with `arena run`."
+                )
 
     def write_champion(self, champion: Mapping[str, Any]) -> None:
         """Writes ``champion.json``."""
@@ -221,6 +247,8 @@ class RunDirectory:
             raise RunError(f"cannot read {str(self.path / _ROUNDS)!r}: {error}.") from error
 
     def _put_object(self, name: str, value: Mapping[str, Any]) -> None:
+        if name == MANIFEST:
+            value = seals.close(seals.bare(value))
         durable.write(self.path / name, json.dumps(value, sort_keys=True, indent=2, allow_nan=False) + "\n")
 
     def _read_object(self, name: str) -> dict[str, Any]:
@@ -234,66 +262,3 @@ class RunDirectory:
         if not isinstance(value, dict):
             raise RunError(f"{str(path)!r} is damaged: expected a JSON object.")
         return value
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedRun:
-    """A run as pandas frames.
-
-    Attributes:
-        path: Its directory.
-        manifest: See :func:`arena.provenance.manifest`.
-        rounds: One row a round; see :func:`arena.records.summary`.
-        standings: One row a round and drafter, best first; see :class:`arena.metrics.Standing`.
-        steps: One row a round, lane-step and drafter; see :func:`arena.tables.steps_schema`.
-        commits: One row a round and lane-step; see :func:`arena.tables.commits_schema`.
-        timing: Clock values; see :func:`arena.tables.timing`.
-    """
-
-    path: Path
-    manifest: dict[str, Any]
-    rounds: pd.DataFrame
-    standings: pd.DataFrame
-    steps: pd.DataFrame
-    commits: pd.DataFrame
-    timing: pd.DataFrame
-
-
-def load(run: Path | str = "latest", root: Path | str = ROOT) -> LoadedRun:
-    """Reads a run back into pandas frames.
-
-    Args:
-        run: A run directory, a path below ``root``, or ``latest``.
-        root: Where runs are.
-
-    Raises:
-        RunError: If no run is there, or a file of it is damaged.
-    """
-    import pandas as pd
-
-    directory = RunDirectory.open(resolve(run, root))
-    stored = directory.rounds()
-
-    def rows(kind: tables.Kind) -> pd.DataFrame:
-        parts: list[pd.DataFrame] = [
-            directory.read_table(kind, record["round"]).to_pandas() for record in stored
-        ]
-        for record, part in zip(stored, parts, strict=True):
-            part.insert(0, "round", record["round"])
-        frame: pd.DataFrame = pd.concat(parts or [tables.empty(kind).to_pandas()], ignore_index=True)
-        return frame
-
-    costs = directory.manifest.get("costs")
-    ranked = [
-        (record["round"], records.standings_of(record, records.goodput_of(record, costs)))
-        for record in stored
-    ]
-    return LoadedRun(
-        path=directory.path,
-        manifest=directory.manifest,
-        rounds=pd.DataFrame([records.summary(record) for record in stored]),
-        standings=pd.DataFrame([{"round": n} | asdict(row) for n, table in ranked for row in table]),
-        steps=rows("steps"),
-        commits=rows("commits"),
-        timing=rows("timing"),
-    )

@@ -14,18 +14,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from arena import breeding
+from arena import breeding, calibrate, lock, retirement, seeding, snapshots
 from arena import prompts as prompt_sets
-from arena import calibrate, retirement, seeding, snapshots
 from arena.backends.local import LocalBackend
+from arena.barrier import Barrier as Barrier
+from arena.barrier import Closing, timing_rows
 from arena.config import Experiment
 from arena.costs import Calibration
 from arena.crown import Champion, alive_after, crown
 from arena.engines.live import SCOREBOARD, VERIFIER, RoundPlan, RoundPlay, play
 from arena.engines.seats import Span
-from arena.errors import ArenaError, DrafterFault, VerifierFault, WorkerLost
+from arena.errors import DrafterFault, WorkerLost
 from arena.intake import take_in
-from arena.metrics import rank_key
+from arena.lives import Lives
 from arena.protocols import Backend, Capabilities
 from arena.records import contribution_of, round_record, tally_of
 from arena.roster import Roster, resolve, worker_specs
@@ -47,21 +48,6 @@ def make_backend(experiment: Experiment) -> Backend:
 
     section = experiment.backend
     return RayBackend(address=section.address, num_cpus=section.num_cpus, placement=section.placement)
-
-
-@dataclass(frozen=True, slots=True)
-class Barrier:
-    """Where a tournament stands between two rounds; all that the next one depends on.
-
-    Attributes:
-        alive: Sorted names.
-        history: What each round came to, oldest first.
-        snapshots: What each learner had learnt, as files.
-    """
-
-    alive: tuple[str, ...]
-    history: tuple[RoundTally, ...]
-    snapshots: Mapping[str, Mapping[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +83,7 @@ class Tournament:
         self._specs = worker_specs(experiment, self._roster, cpus=os.cpu_count() or 1, gpus=gpus, lanes=lanes)
         self._rule = retirement.get(experiment.retirement.kind, **experiment.retirement.options)
         self._root = seeding.fold(experiment.seed, GENERATION)
-        self._restarts: dict[str, int] = {}
+        self._lives = Lives(experiment, backend, self._specs, watcher.note)
         self._shown = 0.0
 
     def run(self) -> Champion | None:
@@ -106,6 +92,10 @@ class Tournament:
         Returns:
             The champion, or None if every drafter was withdrawn (the run has failed).
         """
+        with lock.hold(self._directory.path):
+            return self._run()
+
+    def _run(self) -> Champion | None:
         breeding.stock(self._experiment, self._directory.path, self._watcher.note)
         records = self._directory.rounds()
         barrier = self._barrier(records)
@@ -114,7 +104,10 @@ class Tournament:
         self._start(barrier)
         self._calibrate(barrier)
         while not self._finished(records, barrier):
-            record, barrier = self._round(len(records) + 1, barrier)
+            closed = self._round(len(records) + 1, barrier)
+            if closed is None:
+                return None
+            record, barrier = closed
             records.append(record)
             self._watcher.closed(record)
         return self._crown(records)
@@ -138,9 +131,9 @@ class Tournament:
 
     def _start(self, barrier: Barrier) -> None:
         """Builds the workers and turns the prompts into tokens."""
-        wanted = {n: s for n, s in self._specs.items() if n in (*barrier.alive, VERIFIER, SCOREBOARD)}
+        wanted = [name for name in self._specs if name in (*barrier.alive, VERIFIER, SCOREBOARD)]
         self._watcher.note(f"starting {len(wanted)} workers: {', '.join(wanted)}")
-        answers = self._backend.start(wanted, timeout=self._experiment.backend.start_timeout)
+        answers = self._lives.start(wanted)
         vocabulary: Vocabulary = answers[VERIFIER]
         self._vocab = vocabulary.size
         capable: dict[str, Capabilities] = {name: answers[name] for name in barrier.alive}
@@ -186,24 +179,40 @@ class Tournament:
         prompt_sets.round_slice(kept, 0, self._experiment.rounds.prompts, self._root)
         return kept, dict(found.tokens)
 
-    def _round(self, number: int, barrier: Barrier) -> tuple[dict[str, Any], Barrier]:
-        """Plays one round; from its barrier again whenever a drafter is lost."""
+    def _round(self, number: int, barrier: Barrier) -> tuple[dict[str, Any], Barrier] | None:
+        """Plays one round; from its barrier again whenever a worker is lost. None if all drafters are."""
         withdrawn: list[tuple[str, str]] = []
-        alive = barrier.alive
-        while True:
+        alive, lost = barrier.alive, None
+        while alive:
             try:
-                played = self._play(number, replace(barrier, alive=alive)) if alive else RoundPlay()
-                break
+                if lost is not None:
+                    error, lost = lost, None
+                    alive = self._lives.lose(error, alive, withdrawn)
+                    self._rewind(barrier, alive)
+                    continue
+                here = replace(barrier, alive=alive)
+                closing = self._judge(number, here, self._play(number, here), withdrawn)
+                return closing.record, self._close(number, here, closing)
             except (DrafterFault, WorkerLost) as error:
-                alive = self._lose(error, alive, withdrawn)
-                self._rewind(barrier, alive)
-        return self._close(number, replace(barrier, alive=alive), played, withdrawn)
+                lost = error
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in withdrawn)
+        # No line is written: the round is played again, by all of them, when the run goes on.
+        self._directory.update_manifest(
+            status="failed", error=f"every drafter was withdrawn in round {number}: {reasons}"[:2000]
+        )
+        return None
+
+    def _rewind(self, barrier: Barrier, alive: Sequence[str]) -> None:
+        """Takes every learner back to the barrier."""
+        self._lives.rewind([name for name in self._learners if name in alive], barrier.snapshots)
+
+    def _call(self, worker: str, method: str, *args: Any) -> Any:
+        return self._lives.call(worker, method, *args)
 
     def _play(self, number: int, barrier: Barrier) -> RoundPlay:
         engine, rounds = self._experiment.engine, self._experiment.rounds
         key = int(seeding.fold(self._root, number))
         chosen = prompt_sets.round_slice(self._prompts, number - 1, rounds.prompts, self._root)
-        ranks = self._ranks(barrier)
         plan = RoundPlan(
             number=number,
             key=key,
@@ -218,9 +227,10 @@ class Tournament:
             in_flight=self._in_flight,
             learn_every=engine.learn_every,
             feedback_top=engine.feedback_top,
-            ranks=ranks,
+            ranks=barrier.ranks(),
             timeout=self._experiment.backend.call_timeout,
         )
+        self._call(SCOREBOARD, "clear", number - 1)  # it is stored
         return play(plan, self._backend, self._passed)
 
     def _passed(self, plan: RoundPlan, played: RoundPlay) -> None:
@@ -230,52 +240,12 @@ class Tournament:
         self._shown = time.monotonic()
         self._watcher.passed(plan, played, self._call(SCOREBOARD, "standings"))
 
-    def _ranks(self, barrier: Barrier) -> dict[str, int] | None:
-        """Standing by the last round's counts, for ``order: standing``; names break ties."""
-        if not barrier.history:
-            return None
-        last = barrier.history[-1].per_drafter
-        best = sorted(barrier.alive, key=lambda name: rank_key(name, last[name]), reverse=True)
-        return {name: rank for rank, name in enumerate(best)}
-
-    def _lose(
-        self, error: DrafterFault | WorkerLost, alive: tuple[str, ...], withdrawn: list[tuple[str, str]]
-    ) -> tuple[str, ...]:
-        """Decides about a lost worker: rebuilt while restarts last, else withdrawn."""
-        name = error.drafter if isinstance(error, DrafterFault) else error.worker
-        if name not in alive:
-            raise VerifierFault(f"{error} The rounds before this one are safe.") from error
-        crashed = isinstance(error, WorkerLost)
-        self._restarts[name] = self._restarts.get(name, 0) + 1
-        if crashed and self._restarts[name] <= self._experiment.backend.max_restarts:
-            self._watcher.note(f"{name} was lost ({error.reason}); rebuilding it and replaying the round")
-            try:
-                self._backend.start({name: self._specs[name]}, timeout=self._experiment.backend.start_timeout)
-                return alive
-            except (ArenaError, WorkerLost) as again:
-                error = WorkerLost(name, f"{error.reason}; it could not be rebuilt: {again}")
-        self._watcher.note(f"{name} is withdrawn: {error.reason}")
-        withdrawn.append((name, error.reason))
-        self._backend.stop(name)
-        return tuple(other for other in alive if other != name)
-
-    def _rewind(self, barrier: Barrier, alive: Sequence[str]) -> None:
-        """Takes every learner back to the barrier."""
-        for name in self._learners:
-            if name not in alive:
-                continue
-            if name in barrier.snapshots:
-                self._call(name, "restore", barrier.snapshots[name])
-            else:
-                self._backend.stop(name)
-                self._backend.start({name: self._specs[name]}, timeout=self._experiment.backend.start_timeout)
-
-    def _close(
+    def _judge(
         self, number: int, barrier: Barrier, played: RoundPlay, withdrawn: Sequence[tuple[str, str]]
-    ) -> tuple[dict[str, Any], Barrier]:
-        """Decides who leaves and makes the round permanent; the line in the file is the commit."""
-        tally = self._call(SCOREBOARD, "tally", number) if barrier.alive else RoundTally({}, {})
-        walkover = bool(withdrawn) and len(barrier.alive) < 2
+    ) -> Closing:
+        """Asks the workers for the last time in a round, and decides who leaves."""
+        self._lives.check_memory((VERIFIER, SCOREBOARD, *barrier.alive))
+        tally: RoundTally = self._call(SCOREBOARD, "tally", number)
         leaves = None
         if len(barrier.alive) >= 2:
             worth = (contribution_of(played.steps, barrier.alive) or {}).get("shapley", {})
@@ -289,42 +259,34 @@ class Tournament:
             alive=barrier.alive,
             retired=leaves,
             withdrawn=withdrawn,
-            walkover=walkover,
+            walkover=bool(withdrawn) and len(barrier.alive) < 2,
             tally=tally,
             field=played.steps,
             commits=played.commits,
             verifier=self._verifier_id(),
         )
-        alive = tuple(n for n in barrier.alive if leaves is None or n != leaves.drafter)
-        learnt = {name: self._call(name, "snapshot") for name in self._learners if name in alive}
-        snapshots.write(self._directory.path, number, learnt)
+        going_on = alive_after(record)
+        learnt = {n: self._call(n, "snapshot") for n in self._learners if n in going_on}
+        return Closing(record, played, tally, learnt, self._timing(barrier.alive))
+
+    def _close(self, number: int, barrier: Barrier, closing: Closing) -> Barrier:
+        """Makes the round permanent; the line in the file is the commit."""
+        played, record = closing.played, closing.record
+        snapshots.write(self._directory.path, number, closing.learnt)
         priced = [step for step in played.steps if step.worths]
-        self._directory.append_round(
-            record, played.verdicts, played.commits, self._timing(number, barrier.alive), priced
-        )
-        if leaves is not None:
-            self._backend.stop(leaves.drafter)
-        self._call(SCOREBOARD, "clear", number)
-        return record, Barrier(alive, (*barrier.history, tally), learnt)
+        self._directory.append_round(record, played.verdicts, played.commits, closing.timing, priced)
+        alive = alive_after(record)
+        for name in set(barrier.alive) - set(alive):
+            self._lives.stop(name)
+        return Barrier(alive, (*barrier.history, closing.tally), closing.learnt)
 
     def _verifier_id(self) -> str:
         seat = self._roster.verifier
         return str(seat.options.get("model") or f"{seat.kind}:{seat.fingerprint}")
 
-    def _timing(self, number: int, alive: Sequence[str]) -> list[dict[str, Any]]:
+    def _timing(self, alive: Sequence[str]) -> list[dict[str, Any]]:
         spans: list[Span] = [span for name in (VERIFIER, *alive) for span in self._call(name, "spans")]
-        return [
-            {
-                "who": span.worker,
-                "stage": span.method,
-                "start": span.start,
-                "seconds": span.end - span.start,
-                "lanes": span.lanes,
-                "tokens": span.tokens,
-                "bytes": span.payload,
-            }
-            for span in sorted(spans, key=lambda span: span.start)
-        ]
+        return timing_rows(spans)
 
     def _crown(self, records: Sequence[Mapping[str, Any]]) -> Champion | None:
         champion = crown(records)
@@ -334,7 +296,3 @@ class Tournament:
         self._directory.write_champion(champion.plain())
         self._directory.update_manifest(status="complete")
         return champion
-
-    def _call(self, worker: str, method: str, *args: Any) -> Any:
-        timeout = self._experiment.backend.call_timeout
-        return self._backend.wait([self._backend.submit(worker, method, *args)], timeout=timeout)[0]

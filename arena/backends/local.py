@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from arena.errors import ArenaError, WorkerLost
 from arena.protocols import WorkerSpec
 from arena.registry import load_class
 
@@ -19,9 +20,17 @@ class Done:
     error: Exception | None = None
 
     def result(self) -> Any:
-        """The value; raises what the call raised."""
-        if self.error is not None:
+        """The value.
+
+        Raises:
+            ArenaError: The call raised it on purpose.
+            WorkerLost: It raised something else, as an actor would have died of it.
+        """
+        if isinstance(self.error, ArenaError):
             raise self.error
+        if self.error is not None:
+            reason = f"raised {type(self.error).__name__}: {self.error}"
+            raise WorkerLost(self.worker, reason) from self.error
         return self.value
 
 

@@ -197,7 +197,7 @@ def _play(experiment: Experiment, directory: RunDirectory, console: Console) -> 
         finally:
             backend.shutdown()
     if champion is None:
-        raise RunError(f"every drafter was withdrawn; see {directory.path}/rounds.jsonl for the reasons.")
+        raise RunError(f"{directory.manifest.get('error') or 'every drafter was withdrawn'}.")
     console.print(f"\n[bold green]champion: {escape(champion.champion)}[/bold green] ({champion.how})")
     here = escape(str(directory.path))
     console.print(f"look:    arena show {here}", soft_wrap=True)

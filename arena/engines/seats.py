@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from arena import acceptance, registry
+from arena.engines.health import Healthy
 from arena.engines.judge import Rules, chain_of, feedback, gather, judge
 from arena.engines.probe import ProbePlan, probe_drafter, probe_verifier
 from arena.errors import ArenaError, DrafterFault, VerifierFault
@@ -93,7 +94,7 @@ class Span:
     payload: int = 0
 
 
-class _Timed:
+class _Timed(Healthy):
     """Keeps spans until they are collected at a barrier."""
 
     def __init__(self) -> None:
@@ -296,7 +297,7 @@ class VerifierSeat(_Timed):
         return tuple(found)
 
 
-class ScoreboardSeat(Scoreboard):
+class ScoreboardSeat(Scoreboard, Healthy):
     """Holds the scoreboard; can be asked for standings while the run goes on."""
 
     def ready(self) -> None:

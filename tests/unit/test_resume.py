@@ -126,7 +126,13 @@ def test_a_run_that_cannot_be_locked_is_named(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_cleanly_and_the_printed_command_goes_on(tmp_path: Path) -> None:
-    arguments = ["--backend", "local", "engine.calibrate=false", "rounds.prompts=4", "rounds.max_new_tokens=16"]
+    arguments = [
+        "--backend",
+        "local",
+        "engine.calibrate=false",
+        "rounds.prompts=4",
+        "rounds.max_new_tokens=16",
+    ]
     path = tmp_path / "run"
     command = [sys.executable, "-m", "arena.cli", "run", "toy", "--out", str(path), *arguments]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
