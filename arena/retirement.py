@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from arena import confident
 from arena.errors import ConfigError, one_of
-from arena.metrics import Counts, acceptance_length, goodput, hit_rate, precision, rank_key, ratio
+from arena.metrics import Counts, acceptance_length, goodput, hit_rate, pool, precision, rank_key, ratio
 from arena.scoreboard import RoundTally
 
 
@@ -145,6 +146,70 @@ class LowestContribution:
 
 
 @dataclass(frozen=True, slots=True)
+class Confident:
+    """Retires who is beaten by EVERY other drafter alive, with stated odds of a mistake.
+
+    Evidence is gathered prompt by prompt and kept over rounds, so that a round of few
+    prompts may retire nobody. The chance of ever retiring a drafter that is at least as
+    good as all others is at most ``delta`` over the whole tournament
+    (:mod:`arena.confident`; DESIGN 5.5). Where the field has not come apart after
+    ``cap`` rounds, the lowest by all counts so far leaves, marked ``unseparated``.
+
+    Attributes:
+        delta: Odds of a mistake, over the whole tournament.
+        cap: Rounds without a retirement after which the point estimate decides.
+        by: What is compared: ``hit_rate``, or ``goodput`` by costs stored before round 1.
+    """
+
+    delta: float = 0.05
+    cap: int = 8
+    by: str = "hit_rate"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta < 1 or self.cap < 1 or self.by not in ("hit_rate", "goodput"):
+            raise ConfigError(
+                f"retirement confident: delta={self.delta}, cap={self.cap}, by={self.by!r}; "
+                "expected delta in (0, 1), cap of at least 1 round, by hit_rate or goodput."
+            )
+
+    def retire(self, standings: Standings) -> Retirement | None:
+        """Names who is beaten by all; at the cap, the lowest; else nobody."""
+        if len(standings.alive) < 2:
+            return None
+        names, rounds = sorted(standings.alive), (*standings.earlier, standings.tally)
+        values = confident.gather(names, rounds, lambda name, counts: self._value(name, counts, standings))
+        e = confident.fold(len(names), values, speeds=self.by == "goodput")
+        needed = confident.threshold(len(rounds[0].per_drafter), self.delta)
+        least = dict(zip(names, confident.against_all(e), strict=True))
+        total = {name: pool([one.per_drafter.get(name, Counts()) for one in rounds]) for name in names}
+        ranked = sorted(names, key=lambda n: (self._value(n, total[n], standings), *rank_key(n, total[n])))
+        beaten = [name for name in ranked if least[name] >= needed]
+        waited = confident.waited(names, rounds)
+        if not beaten and waited < self.cap:
+            return None
+        leaves = beaten[0] if beaten else ranked[0]
+        why = f"unseparated after {waited} rounds; lowest {self.by} so far"
+        if beaten:
+            why = f"beaten by every other alive: evidence {least[leaves]:.3g}, needed {needed:.3g}"
+        numbers = {
+            "evidence": least[leaves],
+            "needed": needed,
+            "rounds": float(waited),
+            "rounds_saved": float(self.cap - waited),
+            "prompts": float(sum(map(len, values))),
+        }
+        return Retirement(leaves, why, numbers)
+
+    def _value(self, name: str, counts: Counts, standings: Standings) -> float:
+        """A drafter's rate or speed; what cannot be told counts as 0."""
+        step_ms = standings.step_ms.get(name)
+        value = hit_rate(counts)
+        if self.by == "goodput":
+            value = math.nan if step_ms is None else goodput(counts, step_ms)
+        return 0.0 if math.isnan(value) else value
+
+
+@dataclass(frozen=True, slots=True)
 class Never:
     """Keeps all: a field without elimination, to compare with."""
 
@@ -178,6 +243,7 @@ def _numbers(lowest: Counts, following: Counts) -> dict[str, float]:
 
 
 RULES: dict[str, Callable[..., RetirementRule]] = {
+    "confident": Confident,
     "lowest_goodput": LowestGoodput,
     "lowest_contribution": LowestContribution,
     "lowest_hit_rate": LowestHitRate,

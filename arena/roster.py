@@ -100,10 +100,12 @@ def _check_rules(experiment: Experiment) -> None:
             "expected 'keyed' there, or a commit rule with an order (recursive, traversal)."
         )
     retirement.get(experiment.retirement.kind, **experiment.retirement.options)
-    if experiment.retirement.kind == "lowest_goodput" and not experiment.engine.calibrate:
+    kind, calibrated = experiment.retirement.kind, experiment.engine.calibrate
+    by_goodput = kind == "lowest_goodput" or experiment.retirement.options.get("by") == "goodput"
+    if by_goodput and (not calibrated or experiment.engine.kind == "replay"):
         raise ConfigError(
-            "retirement.kind 'lowest_goodput' divides by what a step costs, but engine.calibrate is false; "
-            "set engine.calibrate=true, or retire by 'lowest_hit_rate'."
+            f"retirement.kind {kind!r} by goodput divides by what a step costs, which only a live run with "
+            "engine.calibrate=true measures; set that, or retire by hit rate."
         )
     if experiment.retirement.kind == "lowest_contribution" and not experiment.engine.contribution:
         raise ConfigError(
