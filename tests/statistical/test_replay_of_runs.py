@@ -3,57 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from arena import registry
 from arena.engines import compare
-from arena.store import RunDirectory
 from arena.traces import load
 from tests import runs
+from tests.replays import agree, build, differences
 
 
 def big(kinds: dict[str, Any], prompts: int) -> dict[str, Any]:
     """A tournament whose only round is large."""
     rounds = {"prompts": prompts, "max_new_tokens": 20}
     return runs.body(drafters=kinds, prompts={"synthetic": prompts}, rounds=rounds)
-
-
-def build(kinds: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    known = registry.catalogue()
-    found = {}
-    for name, options in kinds.items():
-        cls = registry.load_class(known[options["kind"]])
-        found[name] = cls(name=name, **{key: value for key, value in options.items() if key != "kind"})
-    return found
-
-
-def differences(path: Path, kinds: dict[str, dict[str, Any]], k: int, starts: Any) -> dict[str, np.ndarray]:
-    """Accepted tokens of each drafter a text: live less replayed."""
-    traces = load(path).traces
-    scored = compare.score(traces, build(kinds), [k], starts=starts)
-    live: dict[tuple[str, str], float] = defaultdict(float)
-    directory = RunDirectory.open(path)
-    for record in directory.rounds():
-        for row in directory.read_table("steps", record["round"]).to_pylist():
-            live[row["drafter"], f"{row['prompt_id']}-r{record['round']}"] += row["n_accepted"]
-    found: dict[str, Any] = defaultdict(list)
-    for (_, name, _), tallies in scored.low.items():
-        for text, tally in tallies.items():
-            if (name, text) in live:
-                found[name].append((live[name, text] - tally.kept, tally.kept))
-    return {name: np.array(values) for name, values in found.items()}
-
-
-def agree(values: np.ndarray) -> None:
-    """The mean difference over prompts lies within 4.5 standard errors of 0."""
-    gap = values[:, 0]
-    assert values[:, 1].sum() > 0
-    assert abs(gap.sum()) <= 4.5 * max(1e-9, gap.std(ddof=1)) * np.sqrt(len(gap))
 
 
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7, "top_p": 0.9}, {"temperature": 0.0}])
