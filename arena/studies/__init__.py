@@ -15,6 +15,7 @@ from arena.errors import ConfigError, one_of
 from arena.studies.base import Result, Study
 
 STUDIES: dict[str, str] = {
+    "generations": "arena.studies.generations:Generations",
     "margin_tournament": "arena.studies.margin:MarginTournament",
     "seed_table": "arena.studies.seed_table:SeedTable",
     "selection_rules": "arena.studies.selection_rules:SelectionRules",
