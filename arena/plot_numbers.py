@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from arena.forecast import Forecast
@@ -18,10 +19,12 @@ class Played:
     Attributes:
         label: The run, in few words.
         records: Of its rounds, oldest first; at least one.
+        path: Of the run directory, for plots that need its steps.
     """
 
     label: str
     records: Sequence[Mapping[str, Any]]
+    path: Path | None = None
 
     @property
     def names(self) -> list[str]:

@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from arena.errors import ConfigError, RunError, one_of
 from arena.forecast import Forecast
+from arena.learning import draw_all
 from arena.plot_numbers import (
     Played,
     diversity_numbers,
@@ -193,6 +194,7 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "hit-rate": Kind("hit rate by round of each drafter, with intervals", _hit_rate),
     "survival": Kind("who is left: a staircase for one run, curves over several", _survival),
+    "learning": Kind("hit rate against tokens seen", lambda r: draw_all(_figure(len(r), 8.4, True), r)),
     "diversity": Kind("distance between the drafters' laws, and union coverage, by round", _diversity),
 }
 
@@ -260,10 +262,9 @@ def _played(directory: RunDirectory) -> Played:
     records = directory.rounds()
     if not records:
         raise RunError(f"{str(directory.path)!r} has no finished round yet: nothing to plot.")
-    label = (
-        f"{directory.manifest.get('experiment', directory.path.name)}, seed {directory.manifest.get('seed')}"
-    )
-    return Played(label, records)
+    facts = directory.manifest
+    label = f"{facts.get('experiment', directory.path.name)}, seed {facts.get('seed')}"
+    return Played(label, records, directory.path)
 
 
 def _figure(panels: int, width: float, stacked: bool = False) -> tuple[Figure, list[Axes]]:

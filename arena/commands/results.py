@@ -267,7 +267,7 @@ def plot(
         typer.Argument(metavar="RUN...", help="Run directories, or `latest`; several are compared."),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="hit-rate, survival or diversity; all of them by default.")
+        str | None, typer.Option(help="hit-rate, survival, learning or diversity; all by default.")
     ] = None,
     out: Annotated[
         Path | None,
