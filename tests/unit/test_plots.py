@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from arena.store import RunDirectory
 
 @pytest.fixture(scope="module")
 def run(finished: RunDirectory) -> Played:
-    return Played("made, seed 0", finished.rounds())
+    return Played("made, seed 0", finished.rounds(), finished.path)
 
 
 def test_hit_rate_numbers_are_those_of_the_counts(run: Played) -> None:
@@ -75,10 +76,12 @@ def texts(figure: Figure) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("several", [False, True])
 def test_every_plot_says_what_it_shows(run: Played, kind: str, several: bool) -> None:
-    figure = KINDS[kind].figure([run, Played("made, seed 1", run.records[:3])] if several else [run])
+    figure = KINDS[kind].figure(
+        [run, replace(run, label="made, seed 1", records=run.records[:3])][: 1 + several]
+    )
     said = texts(figure)
     assert all(ax.get_xlabel() and ax.get_ylabel() and ax.get_title() for ax in figure.axes)
-    wanted = {"hit-rate": "six (champion)", "survival": "six", "diversity": "√JSD"}[kind]
+    wanted = {"hit-rate": "six (champion)", "survival": "six", "diversity": "√JSD"}.get(kind, "tokens seen")
     assert wanted in said
     if several and kind == "diversity":
         assert "made, seed 1" in said
