@@ -14,7 +14,7 @@ from arena.engines.probe import ProbePlan
 from arena.errors import ArenaError
 from arena.types import Sampling
 
-CONTEXT = 16
+CONTEXT = 8
 """Tokens in each lane while it is probed."""
 
 SPARE = 24

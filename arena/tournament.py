@@ -148,6 +148,7 @@ class Tournament:
         engine = self._experiment.engine
         costs = Calibration.of(self._directory.manifest.get("costs"))
         if costs is None and engine.calibrate and not barrier.history:
+            self._watcher.note("timing the workers once; engine.calibrate=false leaves it out")
             costs = calibrate.measure(
                 self._call,
                 VERIFIER,
