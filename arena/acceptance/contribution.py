@@ -2,7 +2,7 @@
 
 v(S) is the expected accepted length of recursive rejection with the sub-roster S, given
 the drafts that were made (:class:`arena.acceptance.tree.Recursive`; SpecInfer, arXiv
-2305.09781, algorithm 2), its drafters tried in the roster's order:
+2305.09781, algorithm 2), its drafters tried in the order of the whole roster at each node:
 
     val(v, S): r = p_v, live = 1, out = 0; for i in S that go on at v, in order:
         a = min(1, r(x_i) / q_i(x_i))
@@ -23,7 +23,7 @@ clipped.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -43,6 +43,8 @@ UNIT = 1e-9
 
 Index = npt.NDArray[np.intp]
 Probs = Sequence[Sequence[float]]
+Ordering = Callable[[Sequence[int], int, int], Sequence[int]]
+"""Puts the drafters at a node (and its depth, 0 for the root) in the order in which they are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +68,26 @@ class Contribution:
 
 
 def contribution(
-    tree: DraftTree, chains: Sequence[Chain], laws: TargetLaws, target_probs: Probs, draft_probs: Probs
+    tree: DraftTree,
+    chains: Sequence[Chain],
+    laws: TargetLaws,
+    target_probs: Probs,
+    draft_probs: Probs,
+    ordering: Ordering | None = None,
 ) -> Contribution:
     """Prices every sub-roster of one lane's drafts.
 
     Args:
         tree: ``merge`` of ``chains``.
-        chains: One a drafter, at most ``MOST``, in the order in which siblings are tried.
+        chains: One a drafter, at most ``MOST``.
         laws: The target laws of the tree.
         target_probs: The target's probability of each drafted token, a chain at a time.
         draft_probs: The draft law's, likewise.
+        ordering: The order in which siblings are tried; a race gives its own, so that v(N)
+            is the expectation of what it plays. By index if absent. It matters: who is
+            tried first takes from the residual what the others could have had.
     """
-    worths = _Game(tree, chains, laws, target_probs, draft_probs).worths()
+    worths = _Game(tree, chains, laws, target_probs, draft_probs, ordering).worths()
     n = len(chains)
     full = len(worths) - 1
     return Contribution(
@@ -159,6 +169,7 @@ class _Game:
     laws: TargetLaws
     target_probs: Probs
     draft_probs: Probs
+    ordering: Ordering | None
 
     def worths(self) -> Floats:
         here = [d for d, chain in enumerate(self.chains) if len(chain)]
@@ -171,6 +182,9 @@ class _Game:
             return np.zeros(1)
         if len(here) == 1:
             return np.array([0.0, self._alone(here[0], depth)])
+        given = here
+        if self.ordering is not None:
+            here = list(self.ordering(given, node, depth))
         symbols, places, drafts = self._supports(here, depth)
         target = self.laws.probs(node, symbols)
         size = 1 << len(here)
@@ -196,7 +210,9 @@ class _Game:
                     noise = left <= MASS_EPSILON
                     values[known : 2 * known][noise] = target
                     scale[known : 2 * known][noise] = 1.0
-        return out
+        if here == given:
+            return out
+        return np.asarray(out[_project(len(given), tuple(given.index(d) for d in here))])
 
     def _alone(self, d: int, depth: int) -> float:
         """What one chain is worth from a depth on: sum over k of prod min(1, p/q)."""

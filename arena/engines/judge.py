@@ -18,7 +18,7 @@ from arena.acceptance.choices import KeyedChoices
 from arena.acceptance.contribution import contribution, whole
 from arena.acceptance.ending import settle, truncate_at_end
 from arena.acceptance.share import chain_share
-from arena.acceptance.tree import merge
+from arena.acceptance.tree import Recursive, merge, ordered
 from arena.diversity import similarities
 from arena.protocols import Choices, TargetLaws
 from arena.sampling import normalise
@@ -119,7 +119,7 @@ def judge(drafts: LaneDrafts, laws: TargetLaws, rules: Rules, eos: Sequence[int]
     )
     field = FieldStep(drafts.step, _similarity(drafts), _coverage(drafts, laws), reached, bound)
     if rules.contribution and drafts.names:
-        field = _priced(field, drafts, laws, verdicts)
+        field = _priced(field, drafts, laws, verdicts, rules, choices)
     return LaneJudgement(commit, verdicts, field, tuple(kept))
 
 
@@ -189,14 +189,28 @@ def _similarity(drafts: LaneDrafts) -> tuple[float, ...]:
     return similarities([(c.support[0], c.draft_probs[0]) if len(c) else empty for c in drafts.chains])
 
 
-def _priced(field: FieldStep, drafts: LaneDrafts, laws: TargetLaws, verdicts: Sequence[Verdict]) -> FieldStep:
-    """Adds what every sub-roster is worth here, and each drafter's share."""
+def _priced(
+    field: FieldStep,
+    drafts: LaneDrafts,
+    laws: TargetLaws,
+    verdicts: Sequence[Verdict],
+    rules: Rules,
+    choices: Choices,
+) -> FieldStep:
+    """Adds what every sub-roster is worth here, and each drafter's share; in the order that is played."""
+    order = rules.commit.order if isinstance(rules.commit, Recursive) else "keyed"
+    ranks = None if rules.ranks is None else [rules.ranks[name] for name in drafts.names]
+
+    def ordering(drafters: Sequence[int], node: int, depth: int) -> Sequence[int]:
+        return ordered(order, drafters, drafts.chains, laws.law(node), depth, choices, ranks)
+
     found = contribution(
         drafts.tree,
         drafts.chains,
         laws,
         [verdict.target_probs for verdict in verdicts],
         [verdict.draft_probs for verdict in verdicts],
+        ordering,
     )
     shares = zip(found.shapley, found.leave_one_out, found.coverage, strict=True)
     return replace(field, worths=whole(found.worths), contributions=tuple(shares))

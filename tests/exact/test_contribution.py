@@ -54,7 +54,7 @@ def drafted(laws: Sequence[Law], seed: int, lengths: Sequence[int]) -> list[Chai
     return chains
 
 
-def priced(chains: Sequence[Chain], target: Law = TARGET):
+def priced(chains: Sequence[Chain], target: Law = TARGET, ordering=None):
     tree = merge(0, chains)
     laws = NodeLaws(target, CONTEXT, tree)
     nodes = [[0, *tree.nodes[d, : len(chain)].tolist()] for d, chain in enumerate(chains)]
@@ -63,15 +63,15 @@ def priced(chains: Sequence[Chain], target: Law = TARGET):
         for d, chain in enumerate(chains)
     ]
     draft_probs = [[chain.prob(k) for k in range(len(chain))] for chain in chains]
-    return contribution(tree, chains, laws, target_probs, draft_probs)
+    return contribution(tree, chains, laws, target_probs, draft_probs, ordering)
 
 
-def enumerated(chains: Sequence[Chain], target: Law = TARGET) -> float:
-    """The expectation of the rule that plays, over all its choices, drafters in roster order."""
+def enumerated(chains: Sequence[Chain], target: Law = TARGET, order=None) -> float:
+    """The expectation of the rule that plays, over all its choices; in roster order by default."""
     tree = merge(0, chains)
     laws = NodeLaws(target, CONTEXT, tree)
     rule = get("recursive")
-    found = Enumerator().outcomes(lambda choices: rule.commit(tree, chains, laws, choices))
+    found = Enumerator(order).outcomes(lambda choices: rule.commit(tree, chains, laws, choices))
     return math.fsum(odds * len(outcome.path) for odds, outcome in found)
 
 
@@ -86,6 +86,23 @@ def test_every_sub_roster_is_worth_what_the_rule_keeps(seed: int) -> None:
     for subset in range(1 << len(chains)):
         kept = [chain for d, chain in enumerate(chains) if subset >> d & 1]
         assert found.worths[subset] == pytest.approx(enumerated(kept), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_orders_that_change_with_depth_are_the_roster_s_own(seed: int) -> None:
+    # As in a race: a number for each drafter and depth, whoever else is there.
+    turns = np.random.default_rng(seed).random((6, 5))
+    chains = drafted([FIELD[0], FIELD[0], FIELD[2], FIELD[3], FIELD[5]], seed, [3] * 5)
+    found = priced(chains, ordering=lambda owners, node, depth: sorted(owners, key=lambda d: turns[depth, d]))
+    for subset in range(1 << len(chains)):
+        who = [d for d in range(len(chains)) if subset >> d & 1]
+        kept = [chains[d] for d in who]
+        expected = enumerated(
+            kept,
+            order=lambda owners, depth, who=who: sorted(owners, key=lambda i: turns[depth - 1, who[i]]),
+        )
+        assert found.worths[subset] == pytest.approx(expected, abs=1e-12)
+    assert math.fsum(found.shapley) == pytest.approx(found.worths[-1], abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(6))
