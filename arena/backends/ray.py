@@ -85,6 +85,7 @@ class RayBackend:
         self._group: Any = None
         self._actors: dict[str, Any] = {}
         self._bundles: dict[str, int] = {}
+        self._shares: dict[str, dict[str, float]] = {}
 
     @property
     def gpus(self) -> float:
@@ -118,7 +119,9 @@ class RayBackend:
     def _reserve(self, specs: Mapping[str, WorkerSpec], timeout: float) -> None:
         if self._group is not None:
             raise BackendError("new workers after the start: expected all of them at once.")
-        bundles = [self._share(spec, len(specs)) for spec in specs.values()]
+        # Kept: a rebuilt worker must fit its old place, however large the cluster is by then.
+        self._shares = {name: self._share(spec, len(specs)) for name, spec in specs.items()}
+        bundles = list(self._shares.values())
         self._group = placement_group(bundles, strategy=self._placement)
         try:
             ray.get(self._group.ready(), timeout=timeout)
@@ -127,7 +130,8 @@ class RayBackend:
             raise BackendError(
                 f"no place for {len(specs)} workers within {timeout:.0f} s: wanted {wanted}, available "
                 f"{ {k: v for k, v in ray.available_resources().items() if k in ('CPU', 'GPU')} }. "
-                "Free the cluster, lower backend.verifier_gpus/drafter_gpus, or raise backend.start_timeout."
+                "Free the cluster, lower backend.worker_cpus or verifier_gpus/drafter_gpus, or raise "
+                "backend.start_timeout."
             ) from None
         self._bundles = {name: index for index, name in enumerate(specs)}
 
@@ -135,7 +139,7 @@ class RayBackend:
         strategy = PlacementGroupSchedulingStrategy(
             self._group, placement_group_bundle_index=self._bundles[name]
         )
-        share = self._share(spec, len(self._bundles))
+        share = self._shares[name]
         return (
             ray.remote(Shell)
             .options(

@@ -6,6 +6,7 @@ Every fault is played on the local backend here, and on actors in ``tests/backen
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def values(*faults: dict[str, Any], without: str = "", restarts: int = 1, **sect
     field.pop(without, None)
     return body(
         drafters=field,
-        rounds={"prompts": 4, "max_new_tokens": 10},
+        rounds={"prompts": 3, "max_new_tokens": 9},
         engine={"learn_every": 2, "calibrate": False},
         backend={"max_restarts": restarts},
         **({"chaos": {"faults": list(faults), **section}} if faults else {}),
@@ -82,9 +83,23 @@ def test_many_faults_at_random_moments_leave_no_trace(calm: Path, tmp_path: Path
         {"who": who, "what": what}
         for who, what in zip((*FIELD, "verifier", "scoreboard"), ("dies", "hangs") * 3, strict=True)
     ]
-    for seed in range(3):
+    for seed in range(2):
         run(tmp_path / f"{seed}", values(*faults, seed=seed, within=15))
         assert files(tmp_path / f"{seed}") == files(calm)
+
+
+@pytest.fixture(scope="module")
+def lacking(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Runs whose roster never had somebody, each played once."""
+    root, played = tmp_path_factory.mktemp("lacking"), set()
+
+    def of(who: str) -> Path:
+        if who not in played:
+            run(root / who, values(without=who))
+            played.add(who)
+        return root / who
+
+    return of
 
 
 def without(path: Path, gone: str) -> list[dict[str, Any]]:
@@ -106,29 +121,30 @@ def as_if_never_there(path: Path, calm: Path, gone: str) -> None:
 
 @pytest.mark.parametrize("what", ["dies", "hangs"])
 @pytest.mark.parametrize("who", FIELD)
-def test_one_lost_again_was_never_there(tmp_path: Path, who: str, what: str) -> None:
+def test_one_lost_again_was_never_there(
+    lacking: Callable[[str], Path], tmp_path: Path, who: str, what: str
+) -> None:
     run(tmp_path / "run", values({"who": who, "what": what, "call": 2, "lives": 9}))
-    run(tmp_path / "calm", values(without=who))
     gone = lines(tmp_path / "run")[0]["withdrawn"]
     assert [item["drafter"] for item in gone] == [who]
     assert gone[0]["reason"]
-    as_if_never_there(tmp_path / "run", tmp_path / "calm", who)
+    as_if_never_there(tmp_path / "run", lacking(who), who)
 
 
 @pytest.mark.parametrize("what", [*GARBAGE, "raises"])
-def test_garbage_is_withdrawn_and_was_never_there(tmp_path: Path, what: str) -> None:
+def test_garbage_is_withdrawn_and_was_never_there(
+    lacking: Callable[[str], Path], tmp_path: Path, what: str
+) -> None:
     run(tmp_path / "run", values({"who": "near", "what": what, "call": 3}))
-    run(tmp_path / "calm", values(without="near"))
-    as_if_never_there(tmp_path / "run", tmp_path / "calm", "near")
+    as_if_never_there(tmp_path / "run", lacking("near"), "near")
 
 
-def test_a_drafter_lost_in_a_later_round_is_missing_from_there(tmp_path: Path) -> None:
+def test_a_drafter_lost_in_a_later_round_is_missing_from_there(calm: Path, tmp_path: Path) -> None:
     # `copy` survives round 1; its garbage in round 2 replays that round from its barrier without it.
     calls: list[int] = []
-    run(tmp_path / "calm", values())
-    first = lines(tmp_path / "calm")[0]
+    first = lines(calm)[0]
     late = 1 + first["lane_steps"]  # more calls than round 1 has passes, fewer than it has lane-steps
-    for call in range(8, late):
+    for call in range(6, late):
         path = tmp_path / f"call-{call}"
         run(path, values({"who": "near", "what": "nan", "call": call}))
         found = lines(path)
