@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,7 +81,7 @@ class Generations(Study):
             if number < self.generations:
                 note(f"generation {number}: six drafters before {model}")
                 path = out / f"generation={number:03d}"
-                row |= generations.play(self._of(number, model, out), path, note, _tournament)
+                row |= generations.play(self._of(number, model, out), path, note, self._tournament(note))
                 model = row["folder"]
                 note(f"generation {number}: {row['promoted']} is promoted")
             rows.append(row)
@@ -118,6 +118,13 @@ class Generations(Study):
         durable.write(path, json.dumps(found, sort_keys=True, indent=2) + "\n")
         return found
 
+    def _tournament(self, note: Note) -> Callable[[Mapping[str, Any], Path], Any]:
+        def closed(record: Mapping[str, Any]) -> None:
+            left = record["retired"]["drafter"] if record["retired"] else "nobody"
+            note(f"round {record['round']}: {left} leaves, {record['committed']} tokens committed")
+
+        return lambda values, path: play(Job(values, str(path)), closed)
+
     def _sum_up(self, rows: list[dict[str, Any]], out: Path) -> Result:
         from arena import generation_plots
 
@@ -141,7 +148,3 @@ class Generations(Study):
                 *(f"figure: {picture}" for picture in pictures),
             ],
         )
-
-
-def _tournament(values: Mapping[str, Any], path: Path) -> None:
-    play(Job(values, str(path)))

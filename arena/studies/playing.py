@@ -56,8 +56,13 @@ def base(
     return config.build(values, f"{where}: {name}").plain()
 
 
-def play(job: Job) -> list[dict[str, Any]]:
-    """Plays a tournament, or what is left of it; gives the records of its rounds."""
+def play(job: Job, closed: Callable[[Mapping[str, Any]], None] | None = None) -> list[dict[str, Any]]:
+    """Plays a tournament, or what is left of it; gives the records of its rounds.
+
+    Args:
+        job: Which.
+        closed: Called with the record of each round as it ends.
+    """
     from arena.tournament import Tournament, Watcher, make_backend
 
     experiment = Experiment.model_validate(job.values)
@@ -71,7 +76,8 @@ def play(job: Job) -> list[dict[str, Any]]:
     if directory.manifest["status"] != "complete":
         backend = make_backend(experiment)
         try:
-            Tournament(experiment, directory, backend, Watcher()).run()
+            watcher = Watcher() if closed is None else Watcher(closed=closed)
+            Tournament(experiment, directory, backend, watcher).run()
         finally:
             backend.shutdown()
     return directory.rounds()
