@@ -8,7 +8,7 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from arena.commands import audit, breed, check, doctor, play, predict, promote, replay, results, trace
+from arena.commands import audit, bench, breed, check, doctor, play, predict, promote, replay, results, trace
 from arena.errors import ArenaError
 
 app = typer.Typer(
@@ -37,7 +37,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         check.check,
     ),
     "Logs": (replay.replay, trace.trace, doctor.doctor),
-    "Maths": (audit.audit, predict.predict),
+    "Maths": (audit.audit, predict.predict, bench.bench),
 }
 for panel, commands in PANELS.items():
     for command in commands:

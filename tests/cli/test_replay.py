@@ -105,3 +105,8 @@ def test_an_unlogged_end_is_bracketed(tmp_path: Path) -> None:
 )
 def test_a_drafter_is_named_on_the_command_line(text: str, want: Any) -> None:
     assert parse(text) == want
+
+
+def test_an_unknown_benchmark_lists_those_there_are() -> None:
+    assert "rank" in refused("bench", "rnk")
+    assert "prompts" in refused("bench", "rank", "propmts=2")
