@@ -265,7 +265,10 @@ def sums(record: Mapping[str, Any], found: Sequence[Verdict], commits: Sequence[
     if prompts != {name: dict(parts) for name, parts in again.per_prompt.items()}:
         yield "the counts by prompt are not the sums of the steps table"
     scored = {name: counts.lane_steps for name, counts in again.per_drafter.items()}
-    if commits and scored != dict.fromkeys(record["alive"], len(commits)):
+    replayed = record["field"].get("replayed", False)
+    if replayed and sorted(scored) != record["alive"]:
+        yield f"drafters were scored in {scored}; alive: {record['alive']}"
+    elif not replayed and commits and scored != dict.fromkeys(record["alive"], len(commits)):
         yield f"{len(commits)} lane-steps, and drafters were scored in {scored}; alive: {record['alive']}"
     total = sum(len(commit.tokens) for commit in commits)
     if (record["lane_steps"], record["committed"]) != (len(commits), total):

@@ -114,10 +114,12 @@ def round_(
     record = records[number - 1]
     played = context.played(number, record["generation"])
     texts, verdicts = recount.commits_of(commits), recount.verdicts_of(steps)
-    for what in recount.texts(texts, played):
-        yield f"commits/round={number:03d}.parquet", what
-    for what in recount.verdicts(verdicts, texts, played):
-        yield f"steps/round={number:03d}.parquet", what
+    # A replayed round has the blocks of another run, and verdicts without drafts.
+    if not record["field"].get("replayed"):
+        for what in recount.texts(texts, played):
+            yield f"commits/round={number:03d}.parquet", what
+        for what in recount.verdicts(verdicts, texts, played):
+            yield f"steps/round={number:03d}.parquet", what
     for what in recount.sums(record, verdicts, texts):
         yield ROUNDS, f"line {number}: {what}"
     for what in _retirement(number, records, context):

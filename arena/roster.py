@@ -235,6 +235,8 @@ def estimate(experiment: Experiment) -> Estimate:
     """Bounds a run's verifier passes from its numbers alone."""
     rounds, engine = experiment.rounds, experiment.engine
     n = max(1, len(experiment.drafters) - 1)
+    if experiment.retirement.kind == "confident":  # it may wait so many rounds for each retirement
+        n *= int(experiment.retirement.options.get("cap", retirement.Confident().cap))
     n = min(n, rounds.max) if rounds.max else n
     lanes = min(engine.lanes, rounds.prompts)
     per_round = rounds.prompts * rounds.max_new_tokens

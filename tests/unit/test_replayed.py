@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from arena import config
+from arena.check import check
 from arena.commands.results import overview
 from arena.errors import ConfigError
 from arena.records import summary
@@ -70,6 +71,10 @@ def test_show_works_and_claims_no_diversity(played: RunDirectory) -> None:
     row = summary(played.rounds()[0])
     assert row["vendi"] != row["vendi"]
     assert row["union_coverage"] != row["union_coverage"]
+
+
+def test_its_files_stand_the_check(played: RunDirectory) -> None:
+    assert check(played.path).problems == []
 
 
 def test_a_replayed_run_is_a_trace_again(trace: Path, played: RunDirectory) -> None:
