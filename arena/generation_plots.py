@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
@@ -42,9 +43,7 @@ def drift(rows: Rows, path: Path) -> Path:
     for ax, (keys, unit, title) in zip(axes, _DRIFT, strict=True):
         _lines(ax, rows, keys)
         ax.set(ylabel=unit, title=title)
-        ax.set_ylim(bottom=0)
-    axes[2].set_yscale("log")
-    axes[2].set_ylim(bottom=1)
+        _floor(ax, 1 if unit == "perplexity" else 0)
     return save(figure, path)
 
 
@@ -55,7 +54,7 @@ def diversity(rows: Rows, path: Path) -> Path:
     axes[0].set(ylabel="0 to 1", title="The cohort in round 1", ylim=(0, 1.03))
     _lines(axes[1], rows, ("vendi",))
     axes[1].set(ylabel="effective number of drafters", title="The cohort's Vendi score in round 1")
-    axes[1].set_ylim(bottom=1)
+    _floor(axes[1], 1)
     _lines(axes[2], rows, ("distinct_1", "distinct_2", "distinct_3"))
     axes[2].set(ylabel="distinct / all n-grams", title="The verifier's own text", ylim=(0, 1.03))
     for number, row in enumerate(row for row in rows if row.get("distance_by_round")):
@@ -87,12 +86,13 @@ def lineage(rows: Rows, path: Path) -> Path:
             if rose and x + 1 < len(rows):
                 arrow = FancyArrowPatch(
                     (x + 0.36, y),
-                    (x + 0.66, -0.25),
-                    connectionstyle="arc3,rad=0.25",
+                    (x + 0.635, -0.3),
+                    connectionstyle="arc3,rad=-0.15",
                     arrowstyle="-|>",
                     mutation_scale=15,
                     color="#D55E00",
                     linewidth=1.8,
+                    zorder=3,
                 )
                 ax.add_patch(arrow)
     ax.set_title("Who descends from whom (orange: promoted)")
@@ -128,12 +128,19 @@ def _grid(rows: int, columns: int) -> tuple[Figure, list[Axes]]:
     return figure, axes
 
 
+def _floor(ax: Axes, low: float) -> None:
+    """Lets the axis begin at a value that means something, with room above the highest point."""
+    high = max((float(np.max(np.asarray(line.get_ydata()))) for line in ax.get_lines()), default=low)
+    ax.set_ylim(low - 0.02 * (high - low), high + 0.08 * (high - low) or low + 1)
+
+
 def _lines(ax: Axes, rows: Rows, keys: Sequence[str]) -> None:
     for number, key in enumerate(keys):
         points = [(row["generation"], row[key]) for row in rows if row.get(key) is not None]
         x, y = ([point[side] for point in points] for side in (0, 1))
         ax.plot(x, y, label=_NAMES.get(key, key), **style(number))
     ax.set_xticks([row["generation"] for row in rows])
+    ax.set_xlim(-0.2, len(rows) - 0.8)
     ax.set_xlabel("generation")
     if len(keys) > 1:
         ax.legend(frameon=False, fontsize="small", handlelength=4.0)
