@@ -27,6 +27,8 @@ from arena.types import Sampling
 
 Stated = Literal["raw", "processed"]
 
+_LAST_ID = 2**31 - 1
+
 _BENDERS = {
     "min_p": 0.0,
     "presence_penalty": 0.0,
@@ -88,7 +90,7 @@ def read(path: Path, reading: Reading) -> Loaded:
 def _line(line: bytes, reading: Reading) -> list[Trace]:
     try:
         body = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unusable(f"not JSON: {error}") from None
     if not isinstance(body, dict):
         raise Unusable(f"expected an object, got {type(body).__name__}")
@@ -99,7 +101,9 @@ def _line(line: bytes, reading: Reading) -> list[Trace]:
             return _openai(body, reading)
         if "prompt" in body and "text" in body:
             return [_plain(body, reading)]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except ConfigError as error:
+        raise Unusable(str(error)) from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise Unusable(f"a field is missing or of another kind ({type(error).__name__}: {error})") from None
     raise Unusable("expected request and response, a RequestOutput, or prompt and text")
 
@@ -191,6 +195,8 @@ def _trace(
         ids = reading.tokenizer.again(str(text), [entry.text for entry in entries])
     elif reading.tokenizer is not None:
         reading.tokenizer.confirm(ids, text)
+    if any(isinstance(token, bool) or not 0 <= int(token) <= _LAST_ID for token in (*prompt, *ids)):
+        raise Unusable(f"a token id is outside 0 to {_LAST_ID}")
     if entries and len(entries) != len(ids):
         raise Unusable(f"{len(entries)} log-probabilities stand beside {len(ids)} tokens")
     logprobs, law = _law(entries, settings.sampling, reading)

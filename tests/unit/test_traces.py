@@ -174,6 +174,29 @@ def test_what_cannot_be_used_is_counted_and_said(tmp_path):
         assert why in found.unusable[number - 2]
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"temperature": -1},
+        {"temperature": float("nan")},
+        {"top_p": 0},
+        {"temperature": "hot"},
+        {"max_tokens": "many"},
+    ],
+)
+def test_settings_without_meaning_spoil_a_line_and_not_the_log(tmp_path, spoil):
+    found = read(tmp_path, chat([4]), chat([4], **spoil))
+    assert (len(found.traces), len(found.unusable)) == (1, 1)
+
+
+@pytest.mark.parametrize("ids", [[-1, 4], [2**31, 4], ["x", 4], [None, 4], [True, 4], [[4], 4]])
+def test_ids_that_are_none_spoil_a_line(tmp_path, ids):
+    line = chat([4, 5])
+    line["response"]["choices"][0]["token_ids"] = ids
+    found = read(tmp_path, chat([4]), line, "[" * 100000)
+    assert (len(found.traces), len(found.unusable)) == (1, 2)
+
+
 def test_text_that_does_not_round_trip_is_refused(tmp_path):
     line = {"prompt": "p", "text": "w3 ?", "temperature": 0}
     with pytest.raises(ConfigError, match="round-trip"):
