@@ -10,6 +10,7 @@ from rich.console import Console
 
 from arena.commands import audit, bench, breed, check, doctor, play, predict, promote, replay, results, trace
 from arena.errors import ArenaError
+from arena.shown import printable_lines
 
 app = typer.Typer(
     name="arena",
@@ -50,7 +51,7 @@ def main() -> None:
         app()
     except ArenaError as error:
         Console(stderr=True).print(
-            f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+            f"error: {printable_lines(error)}", style="red", markup=False, highlight=False, soft_wrap=True
         )
         sys.exit(error.exit_code)
     except KeyboardInterrupt:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from arena.engines.live import RoundPlan, RoundPlay
 from arena.records import standings_of
+from arena.shown import printable
 from arena.tournament import Watcher
 
 BAR = 10
@@ -58,7 +59,7 @@ class Race:
         return Watcher(passed=self._passed, closed=self._closed, note=self._note)
 
     def _note(self, text: str) -> None:
-        self._console.print(Text(f"{self._clock()} {text}", style="dim"))
+        self._console.print(Text(f"{self._clock()} {printable(text)}", style="dim"))
 
     def _passed(self, plan: RoundPlan, play: RoundPlay, standings: Sequence[Mapping[str, Any]]) -> None:
         if not self._live.is_started:
@@ -67,7 +68,7 @@ class Race:
         tokens = sum(len(commit.tokens) for commit in play.commits)
         head = Text(
             f"{self._clock()} round {plan.number}: {finished}/{len(plan.prompts)} prompts, "
-            f"{tokens} tokens, {play.passes} passes of {self._verifier}"
+            f"{tokens} tokens, {play.passes} passes of {printable(self._verifier)}"
         )
         self._live.update(Group(head, self._table(standings), *self._retired()))
 
@@ -94,7 +95,7 @@ class Race:
         )
         self._console.print(self._table(rows, {name for name, _ in gone}))
         for name, why in gone:
-            self._console.print(f"  [red]✗[/red] {escape(name)} {escape(why)}")
+            self._console.print(f"  [red]✗[/red] {escape(name)} {escape(printable(why))}")
         self._left.extend(gone)
 
     def _retired(self) -> list[RenderableType]:
@@ -113,7 +114,7 @@ class Race:
             name = str(row["drafter"])
             table.add_row(
                 escape(name),
-                escape(self._kinds.get(name, "")),
+                escape(printable(self._kinds.get(name, ""))),
                 _number(row["hit_rate"]),
                 _bar(row["hit_rate"]),
                 f"{_number(row['low'])} – {_number(row['high'])}",

@@ -41,7 +41,7 @@ class Intake:
 def take_in(
     experiment: Experiment,
     key: Keys,
-    encode: Callable[[Sequence[tuple[Any, str]]], Sequence[Sequence[int]]],
+    encode: Callable[[Sequence[tuple[Any, str]]], Sequence[Sequence[int] | str]],
     vocabulary: Vocabulary,
     max_context: int,
 ) -> Intake:
@@ -50,7 +50,7 @@ def take_in(
     Args:
         experiment: Says where they are, and whether a bad one is skipped.
         key: Of the generation; made-up prompts are drawn with it.
-        encode: The verifier's; turns (messages, text) pairs into ids.
+        encode: The verifier's; turns (messages, text) pairs into ids, or a reason.
         vocabulary: The verifier's.
         max_context: Longest context that the verifier serves.
 
@@ -66,11 +66,15 @@ def take_in(
     texts = [prompt for prompt in loaded.prompts if not prompt.tokens]
     encoded = encode([(prompt.messages, prompt.text) for prompt in texts]) if texts else []
     tokens = {prompt.id: prompt.tokens for prompt in loaded.prompts if prompt.tokens}
-    tokens |= {prompt.id: tuple(ids) for prompt, ids in zip(texts, encoded, strict=True)}
+    failed: dict[str, str] = {}
+    for prompt, ids in zip(texts, encoded, strict=True):
+        if isinstance(ids, str):
+            failed[prompt.id], ids = ids, ()
+        tokens[prompt.id] = tuple(ids)
     kept, skipped = [], list(loaded.skipped)
     origins = loaded.origins or tuple(prompt.id for prompt in loaded.prompts)
     for prompt, origin in zip(loaded.prompts, origins, strict=True):
-        reason = unplayable(tokens[prompt.id], vocabulary, max_context)
+        reason = failed.get(prompt.id) or unplayable(tokens[prompt.id], vocabulary, max_context)
         if reason is None:
             kept.append(prompt)
         elif section.on_error == "skip":

@@ -61,7 +61,7 @@ class RayBackend:
     """Runs each worker as an actor, on a cluster of this process's own or an existing one.
 
     Args:
-        address: Of an existing cluster; None starts one here.
+        address: Of an existing cluster; None takes RAY_ADDRESS, or starts one here.
         num_cpus: Cores for a cluster started here; None takes those of the machine.
         placement: Strategy of the placement group, ``"PACK"`` or ``"SPREAD"``.
     """
@@ -72,6 +72,7 @@ class RayBackend:
         # Ray reports on itself to its makers unless told not to.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         self._owns = not ray.is_initialized()
+        address = address or os.environ.get("RAY_ADDRESS")  # set inside `ray job submit`
         if self._owns:
             here: dict[str, Any] = {}
             if address is None:

@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from arena.shown import printable as printable
+
 
 class Format(StrEnum):
     """What ``-f`` accepts."""
@@ -32,14 +34,6 @@ FORMAT = Annotated[Format, typer.Option("--format", "-f", help="table for people
 
 WIDTH = 120
 """Columns assumed where stdout is not a terminal, so that tables in pipes are not cut."""
-
-
-def printable(value: object) -> str:
-    """Shows text as it is, but for what a terminal would obey, which is written out as an escape."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in str(value)
-    )
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -22,6 +22,7 @@ from arena.errors import RunError
 from arena.places import default_path, resolve
 from arena.roster import Roster, estimate
 from arena.roster import resolve as resolve_roster
+from arena.shown import printable_lines
 from arena.store import RunDirectory, canonical
 from arena.studies import Study
 
@@ -68,7 +69,10 @@ def run(
         resolve_roster(found)  # what is refused leaves no directory behind
     text = found.plan() if isinstance(found, Study) else found.to_yaml()
     path = out if out is not None else default_path(found.name, provenance.config_hash(text))
-    manifest = provenance.manifest(experiment=found.name, config_yaml=text, seed=found.seed)
+    trusted = _trusted(found) if isinstance(found, Experiment) else []
+    manifest = provenance.manifest(
+        experiment=found.name, config_yaml=text, seed=found.seed, trust_remote_code=trusted
+    )
     _go_on(found, RunDirectory.create(path, text, manifest), format)
 
 
@@ -91,13 +95,19 @@ def resume(
     if directory.manifest["status"] == "complete":
         champion = (directory.champion() or {}).get("champion")
         Console(stderr=True).print(
-            f"{escape(str(directory.path))} is complete (champion: {champion}); nothing to do.",
+            f"{escape(printable(directory.path))} is complete (champion: {champion}); nothing to do.",
             soft_wrap=True,
         )
         print(directory.path)
         return
     found = _build(config.parse(directory.config_yaml, "config.resolved.yaml"), "config.resolved.yaml")
     _go_on(found, directory, format)
+
+
+def _trusted(experiment: Experiment) -> list[str]:
+    """Workers whose models may bring code of their own; the user said so."""
+    choices = {"verifier": experiment.verifier, **experiment.drafters}
+    return sorted(name for name, choice in choices.items() if choice.options.get("trust_remote_code"))
 
 
 def _load(
@@ -132,12 +142,19 @@ def _go_on(found: Experiment | Study, directory: RunDirectory, format: Format) -
                 else:
                     _play(found, directory, console)
         except (KeyboardInterrupt, SystemExit):
-            directory.update_manifest(status="interrupted")
+            with contextlib.suppress(OSError):  # a full disk must not hide how it ended
+                directory.update_manifest(status="interrupted")
             console.print(f"interrupted; go on with: arena resume {here}", soft_wrap=True)
             raise SystemExit(130) from None
         except BaseException as error:
-            directory.update_manifest(status="failed", error=f"{type(error).__name__}: {error}"[:2000])
+            with contextlib.suppress(OSError):
+                directory.update_manifest(status="failed", error=f"{type(error).__name__}: {error}"[:2000])
             console.print(f"stopped; once that is mended, go on with: arena resume {here}", soft_wrap=True)
+            if isinstance(error, OSError):
+                raise RunError(
+                    f"{str(directory.path)!r} cannot be written: {error}. What is stored is safe; "
+                    "make room there, and go on with `arena resume`."
+                ) from error
             raise
 
 
@@ -179,7 +196,7 @@ def _play_study(study: Study, directory: RunDirectory, console: Console, format:
         show_rows(result.title, result.columns, result.rows)
         for text in result.notes:
             print(text)
-    console.print(f"kept in {escape(str(directory.path))}", soft_wrap=True)
+    console.print(f"kept in {escape(printable(directory.path))}", soft_wrap=True)
 
 
 def _play(experiment: Experiment, directory: RunDirectory, console: Console) -> None:
@@ -199,7 +216,7 @@ def _play(experiment: Experiment, directory: RunDirectory, console: Console) -> 
     if champion is None:
         raise RunError(f"{directory.manifest.get('error') or 'every drafter was withdrawn'}.")
     console.print(f"\n[bold green]champion: {escape(champion.champion)}[/bold green] ({champion.how})")
-    here = escape(str(directory.path))
+    here = escape(printable(directory.path))
     console.print(f"look:    arena show {here}", soft_wrap=True)
     console.print(f"plot:    arena plot {here}", soft_wrap=True)
     console.print(f"promote: arena promote {here}", soft_wrap=True)
@@ -210,15 +227,21 @@ def _play(experiment: Experiment, directory: RunDirectory, console: Console) -> 
 def _show_plan(experiment: Experiment, roster: Roster) -> None:
     console = Console()
     console.print("[bold]resolved config[/bold]")
-    print(experiment.to_yaml())
+    print(printable_lines(experiment.to_yaml()))
     table = Table("drafter", "kind", "class", "options", "vocabulary", title="roster", title_justify="left")
     for name, seat in roster.drafters.items():
         options = ", ".join(f"{key}={value}" for key, value in seat.options.items())
-        table.add_row(*map(escape, (name, seat.kind, seat.target, options, seat.fingerprint or "any")))
+        table.add_row(
+            *(
+                escape(printable(cell))
+                for cell in (name, seat.kind, seat.target, options, seat.fingerprint or "any")
+            )
+        )
     console.print(table)
     bounds = estimate(experiment)
     models = [name for name, seat in {"verifier": roster.verifier, **roster.drafters}.items() if seat.neural]
-    print(f"verifier: {roster.verifier.kind} {dict(roster.verifier.options)}, {roster.verifier.fingerprint}")
+    facts = f"{roster.verifier.kind} {dict(roster.verifier.options)}, {roster.verifier.fingerprint}"
+    print(printable(f"verifier: {facts}"))
     print(
         f"resources: {len(roster.drafters) + 2} workers on backend {experiment.backend.kind!r}; "
         f"models loaded by: {', '.join(models) or 'none'}"

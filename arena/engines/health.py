@@ -1,10 +1,11 @@
-"""How a worker's process is doing: memory and open files, read from the kernel."""
+"""How a worker is doing: the time of its calls, and the memory and open files of its process."""
 
 from __future__ import annotations
 
 import os
 import resource
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -32,3 +33,38 @@ class Healthy:
     def health(self) -> dict[str, float]:
         """Gives ``memory_mb`` (resident, MiB), ``files`` (open descriptors) and ``pid``."""
         return {"memory_mb": memory_mb(), "files": float(open_files()), "pid": float(os.getpid())}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One call's time, for the timing file alone: no decision ever reads it.
+
+    Attributes:
+        worker: Who worked.
+        method: What was asked.
+        start: Seconds since the epoch.
+        end: Seconds since the epoch.
+        lanes: Lanes in the call.
+        tokens: Draft tokens proposed, or tree nodes verified.
+        payload: Bytes of the answer's arrays; 0 where not measured.
+    """
+
+    worker: str
+    method: str
+    start: float
+    end: float
+    lanes: int
+    tokens: int
+    payload: int = 0
+
+
+class Timed(Healthy):
+    """Keeps spans until they are collected at a barrier."""
+
+    def __init__(self) -> None:
+        self._spans: list[Span] = []
+
+    def spans(self) -> list[Span]:
+        """Hands over the spans since the last call."""
+        spans, self._spans = self._spans, []
+        return spans

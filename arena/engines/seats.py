@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from arena import acceptance, registry
-from arena.engines.health import Healthy
+from arena.engines.health import Healthy, Timed
+from arena.engines.health import Span as Span
 from arena.engines.judge import Rules, chain_of, feedback, gather, judge
 from arena.engines.probe import ProbePlan, probe_drafter, probe_verifier
 from arena.errors import ArenaError, DrafterFault, VerifierFault
@@ -71,42 +72,7 @@ class VerifyRequest:
     feedback_top: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """One call's time, for the timing file alone: no decision ever reads it.
-
-    Attributes:
-        worker: Who worked.
-        method: What was asked.
-        start: Seconds since the epoch.
-        end: Seconds since the epoch.
-        lanes: Lanes in the call.
-        tokens: Draft tokens proposed, or tree nodes verified.
-        payload: Bytes of the answer's arrays; 0 where not measured.
-    """
-
-    worker: str
-    method: str
-    start: float
-    end: float
-    lanes: int
-    tokens: int
-    payload: int = 0
-
-
-class _Timed(Healthy):
-    """Keeps spans until they are collected at a barrier."""
-
-    def __init__(self) -> None:
-        self._spans: list[Span] = []
-
-    def spans(self) -> list[Span]:
-        """Hands over the spans since the last call."""
-        spans, self._spans = self._spans, []
-        return spans
-
-
-class DrafterSeat(_Timed):
+class DrafterSeat(Timed):
     """Holds one drafter.
 
     Args:
@@ -172,7 +138,7 @@ class DrafterSeat(_Timed):
             self.drafter.load(Path(folder))
 
 
-class VerifierSeat(_Timed):
+class VerifierSeat(Timed):
     """Holds the verifier and applies the rules to its laws.
 
     Args:
@@ -219,9 +185,15 @@ class VerifierSeat(_Timed):
         """Longest context it serves, tokens."""
         return self.verifier.max_context
 
-    def encode(self, prompts: Sequence[tuple[tuple[tuple[str, str], ...], str]]) -> list[list[int]]:
-        """Turns prompts, each (messages, text), into token ids."""
-        return [self.verifier.encode(messages, text) for messages, text in prompts]
+    def encode(self, prompts: Sequence[tuple[tuple[tuple[str, str], ...], str]]) -> list[list[int] | str]:
+        """Turns prompts, each (messages, text), into token ids; into a reason where that fails."""
+        return [self._encode(messages, text) for messages, text in prompts]
+
+    def _encode(self, messages: tuple[tuple[str, str], ...], text: str) -> list[int] | str:
+        try:
+            return self.verifier.encode(messages, text)
+        except Exception as error:  # a chat template may refuse one prompt of many
+            return f"it cannot be turned into tokens: {type(error).__name__}: {error}."
 
     def decode_text(self, texts: Sequence[Sequence[int]]) -> list[str]:
         """Turns token ids into text."""
