@@ -7,7 +7,7 @@ import pytest
 
 from arena.confident import BETS, differences, evidence, log_wealth, separated, threshold
 
-DELTA, TOURNAMENTS, ROUNDS, PROMPTS = 0.05, 1000, 60, 4
+DELTA, TOURNAMENTS, ROUNDS = 0.05, 1000, 160
 
 FIELDS = {
     "two equal": [0.5, 0.5],
@@ -19,7 +19,7 @@ FIELDS = {
 
 
 def tournaments(means: list[float], noise: float, rule: str) -> tuple[float, float]:
-    """Plays all tournaments at once.
+    """Plays all tournaments at once; a round is one prompt, so one looks as often as can be.
 
     Args:
         means: Each drafter's rate.
@@ -36,7 +36,7 @@ def tournaments(means: list[float], noise: float, rule: str) -> tuple[float, flo
     wealth = np.zeros((len(BETS), TOURNAMENTS, n, n))
     wrong, retired, index = np.zeros(TOURNAMENTS, dtype=bool), 0, np.arange(TOURNAMENTS)
     for _ in range(ROUNDS):
-        rates = rng.beta(truth * noise, (1 - truth) * noise, (TOURNAMENTS, PROMPTS, n))
+        rates = rng.beta(truth * noise, (1 - truth) * noise, (TOURNAMENTS, 1, n))
         wealth += log_wealth(differences(rates))
         e, score = evidence(wealth), np.where(alive, rates.mean(axis=1), np.inf)
         if rule == "all":
@@ -53,8 +53,10 @@ def tournaments(means: list[float], noise: float, rule: str) -> tuple[float, flo
     return float(wrong.mean()), retired / TOURNAMENTS
 
 
-@pytest.mark.parametrize("noise", [0.5, 4.0])
-@pytest.mark.parametrize("field", list(FIELDS))
+CASES = [("two equal", 0.5), ("six equal", 4.0), ("spaced", 4.0), ("two best", 4.0)]
+
+
+@pytest.mark.parametrize(("field", "noise"), CASES)
 def test_a_best_drafter_is_retired_in_at_most_delta_of_tournaments(field, noise):
     wrong, retired = tournaments(FIELDS[field], noise, "all")
     print(f"{field}, noise {noise}: wrong {wrong:.3f}, retired {retired:.2f}")
@@ -75,7 +77,7 @@ def test_asking_the_next_lowest_alone_breaks_the_promise():
 def test_a_gap_of_a_tenth_needs_about_ninety_prompts():
     """DESIGN 5.5: about 92 prompts at a roster of two and rates that spread as prompts do."""
     rng = np.random.default_rng(1)
-    rates = rng.beta([[4.5, 5.5]], [[5.5, 4.5]], (400, 400, 2))
+    rates = rng.beta([[4.5, 5.5]], [[5.5, 4.5]], (200, 300, 2))
     wealth = np.stack([np.log1p(stake * differences(rates)).cumsum(axis=1) for stake in BETS])
     reached = evidence(wealth)[..., 0, 1] >= threshold(6, DELTA)
     assert 50 < np.median(reached.argmax(axis=1)) < 150
