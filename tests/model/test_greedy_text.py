@@ -82,7 +82,9 @@ def test_two_hundred_greedy_tokens_equal_generate(smollm2: tuple[Any, Any]) -> N
     )
     played = play(plan, backend, lambda plan, play: None)
     for prompt_id, ids in plan.prompts:
-        steps = sorted((c for c in played.commits if c.step.prompt_id == prompt_id), key=lambda c: c.step.start)
+        steps = sorted(
+            (c for c in played.commits if c.step.prompt_id == prompt_id), key=lambda c: c.step.start
+        )
         text = [token for step in steps for token in step.tokens]
         assert sum(step.n_accepted for step in steps) > 0, "nothing was speculated"
         with torch.no_grad():
@@ -96,4 +98,4 @@ def test_two_hundred_greedy_tokens_equal_generate(smollm2: tuple[Any, Any]) -> N
         with torch.no_grad():
             logits = model(torch.tensor([ids + plain[:first]])).logits[0, -1].float()
         gap = float(logits.topk(2).values.diff().abs())
-        assert gap < TIE, f"token {first} differs though the two top logits are {gap} apart: a fault, not a tie"
+        assert gap < TIE, f"a fault, not a tie: token {first} differs, the two top logits are {gap} apart"
