@@ -9,7 +9,7 @@ import numpy as np
 from arena.errors import ConfigError, one_of
 from arena.protocols import Capabilities
 from arena.types import Draft, Ints, ProposeRequest
-from drafters.base import LaneDrafter, point_draft
+from drafters.base import LaneDrafter, Rows, point_draft
 
 Prefer = Literal["latest", "earliest"]
 
@@ -52,6 +52,36 @@ class Copyist(LaneDrafter):
 
     def _draft(self, request: ProposeRequest) -> Draft:
         return point_draft([self._copy(self.context(work.lane), work.k) for work in request.lanes], request.k)
+
+    def copy_all(self, texts: Ints, lengths: Rows, k: int) -> Ints:
+        """Copies for many texts at once, for simulation: what ``propose`` gives, row by row.
+
+        Args:
+            texts: int[L, T], each row a text, then anything.
+            lengths: int64[L], tokens of each text, at least 1.
+            k: Most tokens copied.
+
+        Returns:
+            int32[L, k], -1 where nothing is copied.
+        """
+        places, rows = np.arange(texts.shape[1]), np.arange(len(texts))
+        start = np.full(len(texts), -1, dtype=np.int64)
+        for size in range(self.max_ngram, self.min_ngram - 1, -1):
+            open_rows = np.flatnonzero((start < 0) & (lengths > size))
+            if not open_rows.size:
+                continue
+            text, length = texts[open_rows], lengths[open_rows]
+            hits = places < (length - size)[:, None]
+            for offset in range(size):
+                last = text[np.arange(len(text)), length - size + offset]
+                hits[:, : texts.shape[1] - offset] &= text[:, offset:] == last[:, None]
+            found = hits.argmax(axis=1)
+            if self.prefer == "latest":
+                found = texts.shape[1] - 1 - hits[:, ::-1].argmax(axis=1)
+            start[open_rows] = np.where(hits.any(axis=1), found + size, -1)
+        taken = start[:, None] + np.arange(k)
+        there = (start[:, None] >= 0) & (taken < lengths[:, None])
+        return np.where(there, texts[rows[:, None], np.where(there, taken, 0)], -1).astype(np.int32)
 
     def _copy(self, text: Ints, k: int) -> Ints:
         if k > 0:

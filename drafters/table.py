@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.errors import ConfigError
-from arena.models.table import TableLaw, at_overlap
+from arena.models.table import TableLaw, at_overlap, every_context
 from arena.protocols import Capabilities
 from arena.sampling import truncate, warp
 from arena.types import Draft, Floats, Ints, ProposeRequest, Sampling
@@ -96,6 +96,15 @@ class Table(LaneDrafter):
         ends = first + np.arange(len(output))[:, None]
         windows = text[ends - self._reach + np.arange(self._reach)]
         return log_probs(self._laws(windows, sampling), output)
+
+    def tabulate(self, sampling: Sampling) -> tuple[int, Law]:
+        """Gives the law that is sent after every context, for simulation.
+
+        Returns:
+            How many last tokens it depends on, and the laws in the order of
+            :func:`arena.models.table.every_context`.
+        """
+        return self._reach, self._laws(every_context(self._vocab, self._reach), sampling)
 
     def _draft(self, request: ProposeRequest) -> Draft:
         def law_of(rows: Rows, drafted: Ints) -> Law:

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from arena import config, lock, provenance, studies
+from arena import config, lock, provenance, simulate, studies
 from arena.commands.output import FORMAT, Format, plain, print_csv, print_json, printable, show_rows
 from arena.config import Experiment
-from arena.errors import RunError
+from arena.errors import ConfigError, RunError
 from arena.places import default_path, resolve
 from arena.roster import Roster, estimate
 from arena.roster import resolve as resolve_roster
@@ -47,6 +47,10 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run directory; must be new or empty.")
     ] = None,
+    replicates: Annotated[
+        int | None,
+        typer.Option(min=1, help="Simulate that many seeds of it at once, exactly; table models only."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option(help="Check everything, show the plan, start nothing.")] = False,
     format: FORMAT = Format.table,
 ) -> None:
@@ -60,8 +64,12 @@ def run(
       arena run story sampling.temperature=0.7 --seed 3
 
       arena run mine.yaml --dry-run
+
+      arena run toy --replicates 10000
     """
     found = _load(experiment, overrides, seed, backend)
+    if replicates is not None:
+        found = _replicated(found, experiment, overrides, replicates)
     if dry_run:
         _plan(found)
         return
@@ -121,6 +129,26 @@ def _build(body: dict[str, Any], where: str) -> Experiment | Study:
     return studies.build(body, where) if "study" in body else config.build(body, where)
 
 
+def _replicated(
+    found: Experiment | Study, experiment: str, overrides: list[str] | None, replicates: int
+) -> Study:
+    """The study that simulates a tournament over seeds; checked before it, so that errors name its keys."""
+    if isinstance(found, Study):
+        raise ConfigError("--replicates repeats a tournament, and this is a study of several; name its base.")
+    simulate.check(found)
+    body = {
+        "name": found.name,
+        "study": "simulated",
+        "description": f"{replicates} seeds of {found.name}, simulated",
+        "seed": found.seed,
+        "base": experiment,
+        "changes": list(overrides or ()),
+        "replicates": replicates,
+        "backend": found.backend.model_dump(mode="json"),
+    }
+    return studies.build(body, experiment)
+
+
 def _plan(found: Experiment | Study) -> None:
     if isinstance(found, Study):
         print(found.plan())
@@ -134,8 +162,8 @@ def _go_on(found: Experiment | Study, directory: RunDirectory, format: Format) -
     here = escape(printable(directory.path))
     with lock.hold(directory.path):  # before anything is written: a run of somebody else stays as it is
         console.print(f"[bold]{escape(printable(found.name))}[/bold]: {escape(printable(found.description))}")
-        directory.update_manifest(status="running", error=None)
         try:
+            directory.update_manifest(status="running", error=None)
             with _stoppable():
                 if isinstance(found, Study):
                     _play_study(found, directory, console, format)

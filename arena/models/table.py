@@ -88,10 +88,17 @@ class TableLaw:
 @lru_cache(maxsize=64)
 def _every(vocab: int, order: int, seed: int, sharpness: float) -> Floats:
     """The logits after every context of ``order`` tokens, -1 among them; float64[(V + 1)^order, V]."""
+    return TableLaw(vocab, order, seed, sharpness)._hashed(every_context(vocab, order))
+
+
+def every_context(vocab: int, order: int) -> npt.NDArray[np.int64]:
+    """Gives all contexts of ``order`` tokens, -1 among them, int64[(V + 1)^order, order].
+
+    Row r is r written in base V + 1, the oldest token first, -1 as the digit 0.
+    """
     rows = np.arange((vocab + 1) ** order)
     contexts = [rows // (vocab + 1) ** (back - 1) % (vocab + 1) - 1 for back in range(order, 0, -1)]
-    shaped = np.stack(contexts, axis=-1) if order else np.empty((1, 0), dtype=np.int64)
-    return TableLaw(vocab, order, seed, sharpness)._hashed(shaped)
+    return np.stack(contexts, axis=-1) if order else np.empty((1, 0), dtype=np.int64)
 
 
 def at_overlap(target: Floats, other: Floats, overlap: float) -> Floats:

@@ -19,6 +19,7 @@ STUDIES: dict[str, str] = {
     "margin_tournament": "arena.studies.margin:MarginTournament",
     "seed_table": "arena.studies.seed_table:SeedTable",
     "selection_rules": "arena.studies.selection_rules:SelectionRules",
+    "simulated": "arena.studies.simulated:Simulated",
     "story_replicates": "arena.studies.replicates:Replicates",
 }
 """Study name to ``"module:Class"``, loaded when asked for."""

@@ -65,7 +65,7 @@ class Replicates(Study):
 
     def play(self, out: Path, note: Note) -> Result:
         """Plays the seeds that are not played yet, and sums all of them up."""
-        lines = _Lines(out / LINES)
+        lines = Lines(out / LINES)
         wanted = range(self.seed, self.seed + self.replicates)
         left = [seed for seed in wanted if seed not in lines.found]
         if len(left) < self.replicates:
@@ -135,7 +135,7 @@ class Replicates(Study):
         study_plots.replicates(curves, table, self.story, len(runs), path)
 
 
-class _Lines:
+class Lines:
     """Outcomes on disk, a line a seed; a torn last line is played again."""
 
     def __init__(self, path: Path) -> None:
@@ -147,10 +147,15 @@ class _Lines:
         self.found = {line["seed"]: line["rounds"] for line in map(json.loads, whole)}
 
     def add(self, seed: int, records: list[dict[str, Any]]) -> None:
-        line = (canonical({"seed": seed, "rounds": records}) + "\n").encode()
-        durable.append(self._path, line, self._end)
-        self._end += len(line)
-        self.found[seed] = records
+        """Keeps one outcome."""
+        self.add_all({seed: records})
+
+    def add_all(self, outcomes: Mapping[int, list[dict[str, Any]]]) -> None:
+        """Keeps outcomes, by seed, with one write."""
+        lines = "".join(canonical({"seed": seed, "rounds": r}) + "\n" for seed, r in outcomes.items())
+        durable.append(self._path, lines.encode(), self._end)
+        self._end += len(lines.encode())
+        self.found.update(outcomes)
 
 
 def outcome(job: Job) -> list[dict[str, Any]]:

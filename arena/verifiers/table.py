@@ -78,6 +78,11 @@ class TableVerifier:
         return f"table-{options.get('vocab', 32)}"
 
     @property
+    def law(self) -> TableLaw:
+        """The law that it serves, unwarped."""
+        return self._table
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """Its tokens."""
         return self._table.vocabulary
