@@ -73,11 +73,11 @@ class RunDirectory:
                 (path / name).mkdir()
             durable.write(path / _CONFIG, config_yaml)
             durable.write(path / _ROUNDS, "")
+            run = cls(path)
+            facts = {"schema_version": SCHEMA_VERSION, "config_hash": seals.digest(config_yaml.encode())}
+            run._put_object(MANIFEST, {**facts, "status": "running", **manifest})
         except (OSError, ValueError) as error:
             raise ConfigError(f"cannot make a run directory at {str(path)[:200]!r}: {error}.") from error
-        run = cls(path)
-        facts = {"schema_version": SCHEMA_VERSION, "config_hash": seals.digest(config_yaml.encode())}
-        run._put_object(MANIFEST, {**facts, "status": "running", **manifest})
         return run
 
     @classmethod

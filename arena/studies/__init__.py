@@ -32,7 +32,7 @@ def build(body: Mapping[str, Any], where: str) -> Study:
         ConfigError: No such study, or a value that it refuses.
     """
     name = body.get("study")
-    if name not in STUDIES:
+    if not isinstance(name, str) or name not in STUDIES:
         raise ConfigError(f"{where}: " + one_of("study", name, STUDIES))
     module, _, cls = STUDIES[str(name)].partition(":")
     found: Study = getattr(import_module(module), cls).check(body, where)
