@@ -15,21 +15,20 @@ from arena.errors import ConfigError
 from arena.studies.base import Note, Result, Study
 from arena.studies.playing import Job, base, play
 
-DRIFT = ("kl", "tv", "agreement", "perplexity", "law_entropy", "text_entropy")
 COLUMNS = (
     "generation",
     "layers",
-    "parameters",
-    *DRIFT,
-    "distinct_1",
+    "kl",
+    "tv",
+    "perplexity",
+    "law_entropy",
     "distinct_2",
     "distinct_3",
     "mean_distance",
     "vendi",
-    "champion",
     "promoted",
-    "hit_rate",
 )
+"""What fits a terminal; ``result.json`` holds all."""
 
 
 class HeldOut(Strict):
