@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from arena.metrics import Counts, acceptance_length, hit_rate, rank_key
+from arena.metrics import Counts, acceptance_length, hit_rate, rank_key, require
 from arena.records import tally_of
 
 How = Literal["last_survivor", "walkover", "best_at_cap"]
@@ -64,6 +64,8 @@ def crown(records: Sequence[Mapping[str, Any]]) -> Champion | None:
     left = [record["retired"]["drafter"] for record in records if record["retired"]]
     how: How = "best_at_cap" if len(alive) > 1 else "walkover" if last["walkover"] else "last_survivor"
     mine = counts.get(best[0], Counts())
+    require(best[0] in records[0]["alive"], f"the champion {best[0]!r} was never in the roster")
+    require(len({*best, *left}) == len(best) + len(left), f"somebody of {[*best, *left]} left twice")
     return Champion(
         champion=best[0],
         how=how,

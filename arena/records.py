@@ -96,6 +96,11 @@ def _check(
 ) -> None:
     require(retired is None or retired.drafter in names, f"{where}: {retired} is not alive")
     require(len({commit.step for commit in texts}) == len(texts), f"{where}: a lane-step came twice")
+    for prompt, group in itertools.groupby(texts, key=lambda commit: commit.step.prompt_id):
+        at = 0  # committed = the sum of the commits: each starts where the one before it ended
+        for commit in group:
+            require(commit.step.start == at, f"{where}, prompt {prompt}: {commit.step} where {at} was next")
+            at += len(commit.tokens)
     scored = {name: counts.lane_steps for name, counts in tally.per_drafter.items()}
     if texts and not steps:  # replayed: each drafter walked the texts by blocks of its own
         require(sorted(scored) == names, f"{where}: scored {sorted(scored)}; alive: {names}")

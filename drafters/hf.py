@@ -159,12 +159,21 @@ class LanguageModel(LaneDrafter):
             assert logits is not None
             for lane, tokens in fresh.items():
                 self._cached[lane] = np.concatenate([self._cached[lane], tokens])
+                self._in_step(cache, lane, drafted.shape[1])
             return self._law(logits, request.sampling)
 
         def stop(drawn: Ints, probs: Floats) -> Any:
             return np.isin(drawn, self._eos) | (probs < self.stop_below)
 
         return roll(request, self.name, law_of, limits=limits, stop=stop)
+
+    def _in_step(self, cache: LaneModel, lane: int, drafted: int) -> None:
+        """Stops on a cache that holds anything but the committed text and what is drafted after it."""
+        wanted = len(self.context(lane)) + drafted
+        if not cache.length(lane) == len(self._cached[lane]) == wanted:
+            raise DrafterFault(
+                self.name, f"lane {lane} of its cache holds {cache.length(lane)} tokens; expected {wanted}"
+            )
 
     def _rewind(self, lane: int) -> Ints:
         """Cuts a lane's cache to what was committed; gives the tokens it lacks, at least one."""

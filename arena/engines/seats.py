@@ -19,9 +19,11 @@ from arena.engines.health import Span as Span
 from arena.engines.judge import Rules, chain_of, feedback, gather, judge
 from arena.engines.probe import ProbePlan, probe_drafter, probe_verifier
 from arena.errors import ArenaError, DrafterFault, VerifierFault
+from arena.metrics import require
 from arena.protocols import Capabilities, Drafter, Verifier
 from arena.scoreboard import Scoreboard
 from arena.types import (
+    Commit,
     Draft,
     Feedback,
     LaneStep,
@@ -176,6 +178,7 @@ class VerifierSeat(Timed):
             contribution=contribution,
         )
         self.sampling = sampling
+        self._tokens: dict[int, int] = {}
 
     def ready(self) -> Vocabulary:
         """Answers once the model is loaded."""
@@ -240,6 +243,7 @@ class VerifierSeat(Timed):
                 for lane in request.lanes
             ]
         self.verifier.keep({lane: j.path for lane, j in judged.items() if not j.commit.finish})
+        self._in_step(fresh, {lane: j.commit for lane, j in judged.items()})
         nodes = sum(len(drafts.tree.tokens) for drafts in lanes.values())
         self._spans.append(Span("verifier", "verify", start, time.time(), len(lanes), nodes))
         return PassResult(
@@ -248,6 +252,15 @@ class VerifierSeat(Timed):
             field=tuple(j.field for j in judged.values()),
             feedback=tuple(told),
         )
+
+    def _in_step(self, fresh: Mapping[int, Sequence[int]], commits: Mapping[int, Commit]) -> None:
+        """Stops on a cache that does not hold all of a lane's tokens but the last, whatever was accepted."""
+        for lane, commit in commits.items():
+            before = len(fresh[lane]) if lane in fresh else self._tokens[lane]
+            self._tokens[lane] = before + len(commit.tokens)
+            if not commit.finish and hasattr(self.verifier, "cached"):
+                held, wanted = self.verifier.cached(lane), self._tokens[lane] - 1
+                require(held == wanted, f"the verifier's cache holds {held} of lane {lane}, expected {wanted}")
 
     def probe(self, plan: ProbePlan) -> list[tuple[int, float]]:
         """Times synthetic passes; see :mod:`arena.engines.probe`."""

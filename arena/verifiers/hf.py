@@ -133,6 +133,10 @@ class HFVerifier:
             laws[lane] = ModelLaws(warped.cpu().numpy(), mass.cpu().numpy(), raw)
         return laws
 
+    def cached(self, lane: int) -> int:
+        """How many tokens a lane's cache holds."""
+        return self._lanes.length(lane)
+
     def keep(self, paths: Mapping[int, Sequence[int]]) -> None:
         """Keeps the cache rows of each lane's root and accepted nodes."""
         self._lanes.keep(list(paths), [np.array([0, *path]) for path in paths.values()])

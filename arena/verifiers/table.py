@@ -125,6 +125,10 @@ class TableVerifier:
             windows[node, -1] = tree.tokens[node]
         return windows
 
+    def cached(self, lane: int) -> int:
+        """How many tokens a lane holds, as a cache would."""
+        return len(self._contexts[lane])
+
     def keep(self, paths: Mapping[int, Sequence[int]]) -> None:
         """Extends each lane by its tree's root and its accepted nodes."""
         for lane, path in paths.items():
