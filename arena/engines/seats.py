@@ -260,7 +260,9 @@ class VerifierSeat(Timed):
             self._tokens[lane] = before + len(commit.tokens)
             if not commit.finish and hasattr(self.verifier, "cached"):
                 held, wanted = self.verifier.cached(lane), self._tokens[lane] - 1
-                require(held == wanted, f"the verifier's cache holds {held} of lane {lane}, expected {wanted}")
+                require(
+                    held == wanted, f"the verifier's cache holds {held} of lane {lane}, expected {wanted}"
+                )
 
     def probe(self, plan: ProbePlan) -> list[tuple[int, float]]:
         """Times synthetic passes; see :mod:`arena.engines.probe`."""
