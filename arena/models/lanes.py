@@ -19,6 +19,7 @@ import torch
 from transformers.cache_utils import Cache
 
 from arena.errors import ModelError
+from arena.models.attention import grouped
 from arena.models.cache import LaneLayer, Plan
 from arena.models.trees import tree_shape
 
@@ -240,7 +241,7 @@ class LaneModel:
             "cache": self._cache,
             "use_cache": True,
         }
-        with torch.no_grad():
+        with torch.no_grad(), grouped(self.model):
             if not want_logits:
                 self.model.base_model(**inputs)
                 return None

@@ -13,6 +13,7 @@ from arena.models.lanes import LaneModel
 from arena.models.laws import target_law
 from arena.models.load import encode, eos_ids, load_model, load_tokenizer, vocab_fingerprint, vocab_size
 from arena.models.tokens import fingerprint
+from arena.sampling import is_greedy
 from arena.types import DraftTree, Floats, Floats32, Ints, Sampling, Vocabulary
 
 
@@ -94,6 +95,11 @@ class HFVerifier:
         return str(self._lanes.dtype).removeprefix("torch.")
 
     @property
+    def net(self) -> Any:
+        """The model itself, to be measured beside what is built on it."""
+        return self._lanes.model
+
+    @property
     def max_context(self) -> int:
         """Longest context, tokens."""
         return self._lanes.max_length
@@ -129,8 +135,9 @@ class HFVerifier:
         for row, lane in enumerate(trees):
             raw = logits[row, : counts[row]]
             warped = target_law(raw, sampling.temperature, sampling.top_k, sampling.top_p)
-            mass = warped.sum(dim=-1, dtype=torch.float64)
-            laws[lane] = ModelLaws(warped.cpu().numpy(), mass.cpu().numpy(), raw)
+            # A point mass is 1 exactly: nothing to add up over the vocabulary.
+            mass = np.ones(len(raw)) if is_greedy(sampling) else _mass(warped)
+            laws[lane] = ModelLaws(warped.cpu().numpy(), mass, raw)
         return laws
 
     def cached(self, lane: int) -> int:
@@ -140,3 +147,11 @@ class HFVerifier:
     def keep(self, paths: Mapping[int, Sequence[int]]) -> None:
         """Keeps the cache rows of each lane's root and accepted nodes."""
         self._lanes.keep(list(paths), [np.array([0, *path]) for path in paths.values()])
+
+    def cut(self, lane: int, length: int) -> None:
+        """Forgets a lane's tokens from a position on."""
+        self._lanes.truncate(lane, length)
+
+
+def _mass(warped: torch.Tensor) -> Floats:
+    return np.asarray(warped.sum(dim=-1, dtype=torch.float64).cpu().numpy())
