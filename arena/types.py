@@ -8,10 +8,12 @@ full, since the literature swaps p and q.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from arena import packing
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -102,8 +104,14 @@ class Draft:
 
     @property
     def nbytes(self) -> int:
-        """Payload of the arrays, bytes."""
-        return self.tokens.nbytes + self.lengths.nbytes + self.support.nbytes + self.probs.nbytes
+        """Payload of the arrays as they travel, bytes."""
+        return sum(
+            part.nbytes for part in (self.tokens, self.lengths, packing.pack(self.support), self.probs)
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travels with token ids in as few bytes as they need; it arrives as it was."""
+        return packing.travel(Draft, self.tokens, self.lengths, self.support, self.probs)
 
 
 @dataclass(frozen=True, slots=True)
