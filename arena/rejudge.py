@@ -18,6 +18,7 @@ from arena.config import Experiment
 from arena.costs import Calibration
 from arena.crown import alive_after, crown
 from arena.errors import ConfigError, RunError
+from arena.metrics import InvariantError
 from arena.prompts import Prompt
 from arena.records import tally_of
 from arena.retirement import Standings
@@ -190,7 +191,11 @@ def end(
     if not records:
         yield CHAMPION, "there is a champion, and no round"
         return
-    champion = crown(records)
+    try:
+        champion = crown(records)
+    except InvariantError as error:
+        yield CHAMPION, str(error)
+        return
     wanted = json.dumps(champion.plain() if champion else None, sort_keys=True, indent=2) + "\n"
     if champion is None or place.read_bytes() != wanted.encode():
         said = champion.champion if champion else "nobody"
