@@ -163,9 +163,14 @@ def test_ctrl_c_ends_cleanly_and_the_printed_command_goes_on(tmp_path: Path) -> 
 
 def test_a_polite_request_to_end_is_taken_for_ctrl_c() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), play._stoppable():
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
+
+    def end_politely() -> None:
+        with play._stoppable():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+
+    with pytest.raises(KeyboardInterrupt):
+        end_politely()
     assert signal.getsignal(signal.SIGTERM) == before
 
 
