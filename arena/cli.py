@@ -8,7 +8,20 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from arena.commands import audit, bench, breed, check, doctor, play, predict, promote, replay, results, trace
+from arena.commands import (
+    audit,
+    bench,
+    breed,
+    check,
+    doctor,
+    generate,
+    play,
+    predict,
+    promote,
+    replay,
+    results,
+    trace,
+)
 from arena.errors import ArenaError
 from arena.shown import printable_lines
 
@@ -37,6 +50,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         results.ls,
         check.check,
     ),
+    "Text": (generate.generate,),
     "Logs": (replay.replay, trace.trace, doctor.doctor),
     "Maths": (audit.audit, predict.predict, bench.bench),
 }

@@ -1,0 +1,142 @@
+"""Greedy text by a verifier and its cheap drafters, against transformers on the same weights.
+
+Same model, dtype, prompts and lengths for all; each way continues all prompts, one after the
+other, in turn with the others. Transformers is taken as it comes: plain greedy, prompt lookup,
+and assisted generation with a model of the verifier's own layers without twelve in the middle.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from arena import prompts as prompt_sets
+from arena import registry
+from arena.generate import Generator, Text
+from arena.models.load import layer_depths, load_model
+from arena.types import Sampling
+from arena.verifiers.hf import HFVerifier
+
+Note = Callable[[str], None]
+CHEAP: dict[str, tuple[str, dict[str, Any]]] = {
+    "long": ("copyist", {"max_ngram": 5, "min_ngram": 3}),
+    "short": ("copyist", {"max_ngram": 2, "min_ngram": 2}),
+    "words": ("sprinter", {"order": 4}),
+}
+
+
+def play(
+    *,
+    model: str = "smollm2-135m",
+    prompts: int = 3,
+    tokens: int = 96,
+    lookup: int = 10,
+    assisted: int = 1,
+    threads: int = 0,
+    dtype: str = "auto",
+    note: Note = lambda text: None,
+) -> Any:
+    """Measures the ways on the same prompts.
+
+    Args:
+        model: The verifier.
+        prompts: How many.
+        tokens: New tokens a prompt, at most.
+        lookup: Tokens that transformers' prompt lookup copies.
+        assisted: Whether assisted generation is measured as well, 0 or 1.
+        threads: Of torch; its own choice if 0.
+        dtype: Of the model.
+        note: Told how far it is.
+    """
+    if threads:
+        torch.set_num_threads(threads)
+    verifier = HFVerifier(model=model, dtype=dtype, lanes=1)
+    chosen = prompt_sets.load("mixed").prompts[:: max(1, 72 // prompts)][:prompts]
+    texts = [verifier.encode(one.messages, one.text) for one in chosen]
+    note("pricing a pass and a node")
+    known = registry.catalogue()
+    field = {
+        name: registry.load_class(known[kind])(name=name, **options)
+        for name, (kind, options) in CHEAP.items()
+    }
+    generator = Generator(verifier, field)
+    ours: list[Text] = []
+
+    def mine(text: Sequence[int]) -> list[int]:
+        ours.append(generator.generate(text, tokens, Sampling(0.0)))
+        return ours[-1].tokens
+
+    ways: dict[str, Callable[[Sequence[int]], list[int]]] = {
+        "plain": _theirs(verifier.net, tokens, {}),
+        "prompt lookup": _theirs(verifier.net, tokens, {"prompt_lookup_num_tokens": lookup}),
+    }
+    if assisted:
+        layers = int(verifier.net.config.num_hidden_layers)
+        small = load_model(model, dtype=dtype, keep_layers=layer_depths(layers, (0.2667, 0.6667)))
+        ways["assisted"] = _theirs(verifier.net, tokens, {"assistant_model": small})
+    ways["arena"] = mine
+    for way in ways.values():
+        way(texts[0][:16])  # warms; not counted
+    ours.clear()
+    seconds = dict.fromkeys(ways, 0.0)
+    said: dict[str, list[list[int]]] = {name: [] for name in ways}
+    for index, text in enumerate(texts):
+        for name, way in ways.items():
+            began = time.perf_counter()
+            said[name].append(way(text))
+            seconds[name] += time.perf_counter() - began
+        note(f"{index + 1} of {len(texts)} prompts")
+    return _report(verifier, ours, generator, seconds, said)
+
+
+def _theirs(net: Any, tokens: int, how: dict[str, Any]) -> Callable[[Sequence[int]], list[int]]:
+    def call(text: Sequence[int]) -> list[int]:
+        ids = torch.tensor([list(text)], device=net.device)
+        out = net.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=tokens, **how
+        )
+        found: list[int] = out[0, len(text) :].tolist()
+        return found
+
+    return call
+
+
+def _report(
+    verifier: HFVerifier,
+    ours: Sequence[Text],
+    generator: Generator,
+    seconds: dict[str, float],
+    said: dict[str, list[list[int]]],
+) -> dict[str, Any]:
+    speed = {name: sum(map(len, said[name])) / seconds[name] for name in seconds}
+    passes = sum(len(text.passes) for text in ours)
+    count = sum(len(text.tokens) for text in ours)
+    differ = [
+        index
+        for index, (mine, plain) in enumerate(zip(said["arena"], said["plain"], strict=True))
+        if mine != plain
+    ]
+    rows: list[dict[str, Any]] = [
+        {"name": f"{name}: speed", "value": value, "unit": "tokens/s"} for name, value in speed.items()
+    ]
+    rows += [
+        {"name": "a pass, before any node", "value": generator.fixed, "unit": "ms"},
+        {"name": "a node", "value": generator.node, "unit": "ms"},
+        {"name": "arena: tokens a pass", "value": count / passes, "unit": "tokens"},
+        {
+            "name": "arena: nodes a pass",
+            "value": sum(p.nodes for t in ours for p in t.passes) / passes,
+            "unit": "nodes",
+        },
+        {"name": f"texts that differ from plain, of {len(ours)}", "value": len(differ), "unit": ""},
+    ]
+    best = max(value for name, value in speed.items() if name != "arena")
+    ratios = {
+        "generate_over_best_transformers": speed["arena"] / best,
+        "generate_over_plain": speed["arena"] / speed["plain"],
+    }
+    title = f"generate: {len(ours)} prompts, greedy, {verifier.dtype}, {torch.get_num_threads()} threads"
+    return {"title": title, "rows": rows, "ratios": ratios}
