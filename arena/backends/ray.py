@@ -166,7 +166,7 @@ class RayBackend:
         _, late = ray.wait(refs, num_returns=len(refs), timeout=timeout)
         for ticket in tickets:
             if ticket.ref in late:
-                self._blame(ticket, f"no answer within {timeout:.0f} s")
+                self._blame(ticket, f"no answer within {timeout:.0f} s", late=True)
         return [self._value(ticket) for ticket in tickets]
 
     def first(self, tickets: Sequence[RayTicket], *, timeout: float) -> int:
@@ -174,7 +174,7 @@ class RayBackend:
         refs = [ticket.ref for ticket in tickets]
         done, _ = ray.wait(refs, num_returns=1, timeout=timeout)
         if not done:
-            self._blame(tickets[0], f"no answer within {timeout:.0f} s")
+            self._blame(tickets[0], f"no answer within {timeout:.0f} s", late=True)
         return refs.index(done[0])
 
     def _value(self, ticket: RayTicket) -> Any:
@@ -190,13 +190,18 @@ class RayBackend:
         except RayError as error:
             self._blame(ticket, f"failed: {type(error).__name__}: {str(error).splitlines()[0]}")
 
-    def _blame(self, ticket: RayTicket, reason: str) -> NoReturn:
-        """Raises for the worker at fault: first those whose answers were waited for."""
+    def _blame(self, ticket: RayTicket, reason: str, *, late: bool = False) -> NoReturn:
+        """Raises for the worker at fault: first those whose answers were waited for.
+
+        Who has not answered yet is to blame only if the call is late: a call to a dead
+        worker fails at once, while others are still at work on its arguments.
+        """
         for need in ticket.needs:
             ready, _ = ray.wait([need.ref], timeout=0.0)
-            if not ready:
+            if ready:
+                self._value(need)
+            elif late:
                 raise WorkerLost(need.worker, reason)
-            self._value(need)
         raise WorkerLost(ticket.worker, reason)
 
     def stop(self, worker: str) -> None:

@@ -137,3 +137,12 @@ def test_gpu_shares_sum_to_at_most_one(cluster: None) -> None:
     experiment = config.load("story")
     specs = worker_specs(experiment, resolve(experiment), cpus=2, gpus=1, lanes=8)
     assert 0 < sum(spec.num_gpus for spec in specs.values()) <= 1
+
+
+def test_a_dead_worker_is_named_though_its_arguments_are_still_being_made(backend) -> None:
+    spec = WorkerSpec(f"{HELPERS}:Slow", {})
+    backend.start({"busy": spec, "dead": spec}, timeout=60)
+    with pytest.raises(WorkerLost, match="'dead'"):
+        backend.wait([backend.submit("dead", "leave")], timeout=30)
+    with pytest.raises(WorkerLost, match="'dead'"):
+        backend.wait([backend.submit("dead", "echo", backend.submit("busy", "nap", 3))], timeout=30)

@@ -71,7 +71,8 @@ def test_the_folder_loads_in_a_plain_process_with_the_champions_logits(
     champion = load_class("drafters.steady:Steady")(name="cut", model=speaker, drop=(0.25, 0.75), **CPU)
     with torch.no_grad():
         wanted = champion.model(input_ids=torch.tensor([TEXT])).logits[0].numpy()
-    assert np.abs(np.array(logits) - wanted).max() == 0
+    # Two processes may sum in another order (threads, kernels): equal to float32 rounding.
+    assert np.abs(np.array(logits) - wanted).max() < 1e-5
     assert (ids, template) == ([3, 4], True)
     names = {path.name for path in done.folder.iterdir()}
     assert {
