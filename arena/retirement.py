@@ -152,7 +152,7 @@ class Confident:
     Evidence is gathered prompt by prompt and kept over rounds, so that a round of few
     prompts may retire nobody. The chance of ever retiring a drafter that is at least as
     good as all others is at most ``delta`` over the whole tournament
-    (:mod:`arena.confident`; DESIGN 5.5). Where the field has not come apart after
+    (:mod:`arena.confident`). Where the field has not come apart after
     ``cap`` rounds, the lowest by all counts so far leaves, marked ``unseparated``.
 
     Attributes:

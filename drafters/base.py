@@ -174,7 +174,7 @@ def roll(
     """Drafts token by token, each drawn from exactly the float32 law that is sent.
 
     A lane ends where its law has no mass: that depends on laws and earlier tokens,
-    never on the token that would be dropped (DESIGN 5.1).
+    never on the token that would be dropped.
 
     Args:
         request: The request that is answered.

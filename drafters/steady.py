@@ -18,7 +18,7 @@ class Steady(LanguageModel):
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
         device: ``auto`` or a torch device.
         drop: Layers between these two fractions of the depth are left out; by default
-            12 to 15 of 30, which keeps an overlap of 0.57 on SmolLM2-135M (DESIGN 6).
+            12 to 15 of 30, which keeps an overlap of 0.57 on SmolLM2-135M.
         trust_remote_code: Whether code that comes with the model may run.
     """
 

@@ -82,7 +82,7 @@ class ArgmaxMatch(TokenRule):
     lossless = False
     needs_draft_law = False
     bounded = False
-    source = "a founding article; DESIGN 5.4"
+    source = "a founding article of this project"
 
     def chance(self, chain: Chain, k: int, node: int, laws: TargetLaws) -> float:
         """1 for the argmax (lowest id among equals), else 0."""
@@ -102,7 +102,7 @@ class Margin(TokenRule):
     lossless = False
     needs_draft_law = True
     bounded = False
-    source = "a founding article; DESIGN 5.4"
+    source = "a founding article of this project"
 
     def chance(self, chain: Chain, k: int, node: int, laws: TargetLaws) -> float:
         """(1 - q(x) / p(x))+."""

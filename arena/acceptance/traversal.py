@@ -18,7 +18,7 @@ from arena.types import Chain, DraftTree
 class Traversal(TreeRule):
     """Block verification for trees: lossless, on a single chain equal to ``block``.
 
-    Weng et al. 2025 (arXiv 2505.12398), in the form of DESIGN 5.2. visit(v, s): r = p_v;
+    Weng et al. 2025 (arXiv 2505.12398), in the form proved here by enumeration. visit(v, s): r = p_v;
     for each drafter that passes, x its token: if x is new at v, visit its child with
     min(1, s r(x) / q(x)) and stop if that commits; then m = (s r - q)+, A = sum m,
     s <- A / (A + 1 - s), r <- m / A. At the end commit the path to v with chance s,
@@ -34,7 +34,7 @@ class Traversal(TreeRule):
     lossless = True
     needs_draft_law = True
     bounded = False
-    source = "Weng et al. 2025, arXiv 2505.12398; in the form of DESIGN 5.2"
+    source = "Weng et al. 2025, arXiv 2505.12398"
 
     def __post_init__(self) -> None:
         check_order(self.order)

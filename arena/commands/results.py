@@ -113,7 +113,14 @@ def _played_by(directory: RunDirectory) -> dict[str, Any] | None:
         exact = text_is_exact(experiment)
     except (ConfigError, KeyError):  # a study, or a config of another version
         return None
-    return {"score": experiment.rules.score, "commit": experiment.rules.commit, "exact": exact}
+    replayed = experiment.engine.kind == "replay"
+    starts = experiment.engine.starts if replayed else "joint"  # live: those of the text all make together
+    return {
+        "score": experiment.rules.score,
+        "commit": experiment.rules.commit,
+        "exact": exact,
+        "starts": starts,
+    }
 
 
 def _round(record: Mapping[str, Any], costs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -137,7 +144,10 @@ def _show_table(found: Mapping[str, Any], directory: RunDirectory) -> None:
     out.print(Text(printable("   ".join(facts)), style="bold"), soft_wrap=True)
     if rules := found["rules"]:
         law = "the text has exactly the target's law" if rules["exact"] else "LOSSY: not the target's text"
-        out.print(Text(f"scored by {rules['score']}, committed by {rules['commit']}; {law}"), soft_wrap=True)
+        played = (
+            f"scored by {rules['score']} at {rules['starts']} starts, committed by {rules['commit']}; {law}"
+        )
+        out.print(Text(played), soft_wrap=True)
     if manifest.get("error"):
         out.print(Text(printable(manifest["error"]), style="red"), soft_wrap=True)
     if not found["rounds"]:

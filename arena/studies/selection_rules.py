@@ -2,7 +2,7 @@
 
 Each rule plays the same seeds, and in a seed every rule's round r has the same prompts,
 so rules are compared in pairs. Besides what each roster did, the round without
-elimination prices it: its stored sums of v(S) (DESIGN 5.5) say what every sub-roster
+elimination prices it: its stored sums of v(S) say what every sub-roster
 would have been worth on the contexts of the whole field.
 """
 

@@ -1,4 +1,4 @@
-"""Every number that DESIGN 5.1, 5.2 and 5.4 states, recomputed by the code that runs."""
+"""Every golden number of the rules and of the cost model, recomputed by the code that runs."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_asking_the_next_lowest_alone_breaks_the_promise():
 
 
 def test_a_gap_of_a_tenth_needs_about_ninety_prompts():
-    """DESIGN 5.5: about 92 prompts at a roster of two and rates that spread as prompts do."""
+    """About 92 prompts at a roster of two and rates that spread as prompts do."""
     rng = np.random.default_rng(1)
     rates = rng.beta([[4.5, 5.5]], [[5.5, 4.5]], (200, 300, 2))
     wealth = np.stack([np.log1p(stake * differences(rates)).cumsum(axis=1) for stake in BETS])

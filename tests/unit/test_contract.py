@@ -145,7 +145,7 @@ class OtherTemperature(RawSoftmax):
 
 
 class DropsTheUnlikely(Honest):
-    """Ends a draft *before* an unlikely token (DESIGN 5.1)."""
+    """Ends a draft *before* an unlikely token."""
 
     def kept(self, prob: Floats) -> Any:
         return prob > 0.1

@@ -112,7 +112,7 @@ def test_no_share_where_it_was_not_asked_for(tmp_path: Path) -> None:
 def test_lossy_runs_say_so(tmp_path: Path) -> None:
     run(tmp_path / "run", body(rules={"commit": "margin"}, rounds={"max": 1, "prompts": 2}))
     shown = overview(RunDirectory.open(tmp_path / "run"))
-    assert shown["rules"] == {"score": "speculative", "commit": "margin", "exact": False}
+    assert shown["rules"] == {"score": "speculative", "commit": "margin", "exact": False, "starts": "joint"}
 
 
 class Fixed:
