@@ -16,7 +16,8 @@ from arena import seeding
 from arena.acceptance import ChainRule, TreeRule
 from arena.acceptance.choices import KeyedChoices
 from arena.acceptance.contribution import contribution, whole
-from arena.acceptance.ending import settle, truncate_at_end
+from arena.acceptance.ending import offered, settle, truncate_at_end
+from arena.acceptance.rule import target_prob
 from arena.acceptance.share import chain_share
 from arena.acceptance.tree import Recursive, merge, ordered
 from arena.diversity import similarities
@@ -146,7 +147,7 @@ def _commit(
 
 
 def _logprobs(laws: TargetLaws, nodes: Sequence[int], tokens: Sequence[int]) -> tuple[float, ...]:
-    probs = [laws.probs(node, np.array([token]))[0] for node, token in zip(nodes, tokens, strict=False)]
+    probs = [target_prob(laws, node, token) for node, token in zip(nodes, tokens, strict=False)]
     with np.errstate(divide="ignore"):  # a lossy rule may commit what the target never says
         return tuple(float(np.log(prob)) for prob in probs)
 
@@ -163,23 +164,19 @@ def _verdict(
     chain, nodes = drafts.chains[d], drafts.nodes(d)
     n_accepted = rule.decide(chain, nodes, laws, choices, d).n_accepted
     tokens = tuple(int(token) for token in chain.tokens)
-    ended = n_accepted > 0 and tokens[n_accepted - 1] in eos
     matched = sum(
         1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(tokens, committed, strict=False))
     )
     return Verdict(
         step=drafts.step,
         drafter=drafts.names[d],
-        # An end token ends the text: no draft beyond it was ever wanted.
-        n_offered=n_accepted if ended else drafts.k,
-        n_drafted=n_accepted if ended else len(chain),
+        n_offered=offered(drafts.k, tokens[:n_accepted], eos),
+        n_drafted=len(chain),  # a chain stops at its first end token: none is drafted beyond it
         n_accepted=n_accepted,
         n_matched=matched,
         expected_accepted=float(rule.expected(chain, nodes, laws)),
         tokens=tokens,
-        target_probs=tuple(
-            float(laws.probs(nodes[k], chain.tokens[k : k + 1])[0]) for k in range(len(chain))
-        ),
+        target_probs=tuple(target_prob(laws, nodes[k], token) for k, token in enumerate(tokens)),
         draft_probs=tuple(chain.prob(k) for k in range(len(chain))),
     )
 
