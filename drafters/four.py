@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from arena.errors import ConfigError
 from drafters.hf import DEFAULT_MODEL
 from drafters.pupil import Pupil
 
@@ -49,8 +48,6 @@ class OverCorrector(Pupil):
         lesson: int = 48,
         trust_remote_code: bool = False,
     ) -> None:
-        if not step_size > 0:
-            raise ConfigError(f"drafter {name!r}: step_size is {step_size}; expected more than 0.")
         super().__init__(
             name=name,
             model=model,
@@ -59,11 +56,11 @@ class OverCorrector(Pupil):
             support=support,
             drop=drop,
             trained=trained,
+            step_size=step_size,
             window=window,
             lesson=lesson,
             trust_remote_code=trust_remote_code,
         )
-        self.step_size = step_size
 
     def _step(self, loss: float) -> None:
         slope = [(master, master.grad) for master in self._masters.values() if master.grad is not None]

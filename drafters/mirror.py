@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arena.errors import ConfigError, RunError
+from arena.errors import RunError
 from drafters.hf import DEFAULT_MODEL
 from drafters.pupil import Pupil
 
@@ -52,8 +52,6 @@ class Mirror(Pupil):
         lesson: int = 48,
         trust_remote_code: bool = False,
     ) -> None:
-        if not step_size > 0:
-            raise ConfigError(f"drafter {name!r}: step_size is {step_size}; expected more than 0.")
         super().__init__(
             name=name,
             model=model,
@@ -62,6 +60,7 @@ class Mirror(Pupil):
             support=support,
             drop=drop,
             trained=trained,
+            step_size=step_size,
             window=window,
             lesson=lesson,
             trust_remote_code=trust_remote_code,

@@ -37,6 +37,7 @@ class Pupil(LanguageModel):
         support: Most tokens of a law that is sent.
         drop: Layers between these two fractions of the depth are left out.
         trained: Layers that are trained on each side of the cut.
+        step_size: What it multiplies is its subclass's.
         window: Tokens of context that a lesson sees before a committed position.
         lesson: Committed positions that go into one step, at least.
         trust_remote_code: Whether code that comes with the model may run.
@@ -52,10 +53,13 @@ class Pupil(LanguageModel):
         support: int,
         drop: tuple[float, float],
         trained: int,
+        step_size: float,
         window: int,
         lesson: int,
         trust_remote_code: bool,
     ) -> None:
+        if not step_size > 0:
+            raise ConfigError(f"drafter {name!r}: step_size is {step_size}; expected more than 0.")
         for what, number in (("trained", trained), ("window", window), ("lesson", lesson)):
             if number < 1:
                 raise ConfigError(f"drafter {name!r}: {what} is {number}; expected at least 1.")
@@ -68,6 +72,7 @@ class Pupil(LanguageModel):
             drop=drop,
             trust_remote_code=trust_remote_code,
         )
+        self.step_size = step_size
         self.lesson = lesson
         self.steps = 0
         self.tokens = 0
