@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
+from arena.figures import grid, save
 from arena.plot_style import plain, style
-from arena.study_plots import save
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -39,7 +39,7 @@ _NAMES = {
 
 def drift(rows: Rows, path: Path) -> Path:
     """Draws how far each generation's verifier is from generation 0's."""
-    figure, axes = _grid(2, 2)
+    figure, axes = grid(2, 2, 5.6, 3.8)
     for ax, (keys, unit, title) in zip(axes, _DRIFT, strict=True):
         _lines(ax, rows, keys)
         ax.set(ylabel=unit, title=title)
@@ -49,7 +49,7 @@ def drift(rows: Rows, path: Path) -> Path:
 
 def diversity(rows: Rows, path: Path) -> Path:
     """Draws the cohorts' diversity and the variety of the verifiers' own text, by generation."""
-    figure, axes = _grid(2, 2)
+    figure, axes = grid(2, 2, 5.6, 3.8)
     _lines(axes[0], rows, ("mean_distance", "union_coverage"))
     axes[0].set(ylabel="0 to 1", title="The cohort in round 1", ylim=(0, 1.03))
     _lines(axes[1], rows, ("vendi",))
@@ -117,15 +117,6 @@ def _box(ax: Axes, x: float, y: float, height: float, colour: str, text: str, we
     )
     ax.add_patch(box)
     ax.text(x, y, text, ha="center", va="center", fontsize=9, weight=weight)
-
-
-def _grid(rows: int, columns: int) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(5.6 * columns, 3.8 * rows), layout="constrained")
-    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for ax in axes:
-        ax.grid(axis="y", alpha=0.25, linewidth=0.6)
-        ax.spines[["top", "right"]].set_visible(False)
-    return figure, axes
 
 
 def _floor(ax: Axes, low: float) -> None:

@@ -1,7 +1,4 @@
-"""Plots of finished rounds. A plot is a function that gives numbers and one that draws them on ``ax``.
-
-This is the only module that imports matplotlib.
-"""
+"""Plots of finished rounds. A plot is a function that gives numbers and one that draws them on ``ax``."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from arena.errors import ConfigError, RunError, one_of
+from arena.figures import grid, legend, save
 from arena.forecast import Forecast
 from arena.learning import draw_all
 from arena.plot_numbers import (
@@ -32,6 +29,8 @@ from arena.store import RunDirectory, resolve
 from arena.survival import survivors
 
 SUFFIXES = (".png", ".svg", ".pdf")
+HEIGHT = 4.4
+"""Of a panel, inches."""
 
 
 def draw_hit_rate(ax: Axes, run: Played) -> None:
@@ -51,7 +50,7 @@ def draw_hit_rate(ax: Axes, run: Played) -> None:
     ax.set(xlabel="round", ylabel="hit rate (accepted / offered draft tokens)")
     ax.set_title(f"Hit rate by round, {plain(run.label)}")
     _rounds(ax, 1, len(run.records))
-    _legend(ax, "last standing first;\nbars: 95%, prompts as clusters")
+    legend(ax, "last standing first;\nbars: 95%, prompts as clusters")
 
 
 def draw_staircase(ax: Axes, run: Played) -> None:
@@ -106,7 +105,7 @@ def draw_survival(ax: Axes, runs: Sequence[Played]) -> None:
     ax.set_title(f"Survival over {len(runs)} runs (Kaplan-Meier)")
     ax.set_ylim(-0.03, 1.03)
     _rounds(ax, 0, last)
-    _legend(ax, "longest survival first;\nbands: 95%, bootstrap over runs")
+    legend(ax, "longest survival first;\nbands: 95%, bootstrap over runs")
 
 
 def draw_diversity(ax: Axes, runs: Sequence[Played], key: str) -> None:
@@ -153,18 +152,18 @@ def draw_tokens(ax: Axes, found: Forecast) -> None:
     ax.set_ylim(bottom=0)
     ax.set_title(f"Each drafter alone, {found.lanes} lanes")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(ax, "fastest first;\nrings: best K")
+    legend(ax, "fastest first;\nrings: best K")
 
 
 def _hit_rate(runs: Sequence[Played]) -> Figure:
-    figure, axes = _figure(len(runs), width=8.4, stacked=True)
+    figure, axes = grid(len(runs), 1, 8.4, HEIGHT)
     for ax, run in zip(axes, runs, strict=True):
         draw_hit_rate(ax, run)
     return figure
 
 
 def _survival(runs: Sequence[Played]) -> Figure:
-    figure, (ax,) = _figure(1, width=8.0)
+    figure, (ax,) = grid(1, 1, 8.0, HEIGHT)
     if len(runs) == 1:
         draw_staircase(ax, runs[0])
     else:
@@ -173,11 +172,11 @@ def _survival(runs: Sequence[Played]) -> Figure:
 
 
 def _diversity(runs: Sequence[Played]) -> Figure:
-    figure, (left, right) = _figure(2, width=5.0 if len(runs) == 1 else 6.0)
+    figure, (left, right) = grid(1, 2, 5.0 if len(runs) == 1 else 6.0, HEIGHT)
     draw_diversity(left, runs, "mean_distance")
     draw_diversity(right, runs, "union_coverage")
     if len(runs) > 1:
-        _legend(right, "run")
+        legend(right, "run")
     else:
         figure.suptitle(f"Diversity by round, {plain(runs[0].label)}")
     return figure
@@ -194,7 +193,7 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "hit-rate": Kind("hit rate by round of each drafter, with intervals", _hit_rate),
     "survival": Kind("who is left: a staircase for one run, curves over several", _survival),
-    "learning": Kind("hit rate against tokens seen", lambda r: draw_all(_figure(len(r), 8.4, True), r)),
+    "learning": Kind("hit rate against tokens seen", lambda r: draw_all(grid(len(r), 1, 8.4, HEIGHT), r)),
     "diversity": Kind("distance between the drafters' laws, and union coverage, by round", _diversity),
 }
 
@@ -240,7 +239,7 @@ def plot_forecast(found: Forecast, path: Path | str) -> Path:
     Raises:
         ConfigError: If the suffix is not known, or the file cannot be written.
     """
-    figure, (left, right) = _figure(2, width=5.6)
+    figure, (left, right) = grid(1, 2, 5.6, HEIGHT)
     draw_passes(left, found)
     draw_tokens(right, found)
     return _save(figure, Path(path))
@@ -249,13 +248,7 @@ def plot_forecast(found: Forecast, path: Path | str) -> Path:
 def _save(figure: Figure, target: Path) -> Path:
     if target.suffix.lower() not in SUFFIXES:
         raise ConfigError(one_of("plot file type", target.suffix, SUFFIXES))
-    FigureCanvasAgg(figure)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target, dpi=150, bbox_inches="tight")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot write the plot to {str(target)[:200]!r}: {error}.") from error
-    return target
+    return save(figure, target)
 
 
 def _played(directory: RunDirectory) -> Played:
@@ -267,31 +260,9 @@ def _played(directory: RunDirectory) -> Played:
     return Played(label, records, directory.path)
 
 
-def _figure(panels: int, width: float, stacked: bool = False) -> tuple[Figure, list[Axes]]:
-    rows, columns = (panels, 1) if stacked else (1, panels)
-    figure = Figure(figsize=(width * columns, 4.4 * rows), layout="constrained")
-    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for ax in axes:
-        ax.grid(axis="y", alpha=0.25, linewidth=0.6)
-        ax.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
 def _rounds(ax: Axes, first: int, last: int) -> None:
     ax.set_xlim(first - 0.35, last + 0.35)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, nbins=12))
-
-
-def _legend(ax: Axes, title: str) -> None:
-    ax.legend(
-        title=title,
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        frameon=False,
-        alignment="left",
-        title_fontsize="small",
-        handlelength=4.0,
-    )
 
 
 def _or(value: float, otherwise: float) -> float:

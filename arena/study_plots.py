@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from arena.errors import ConfigError
+from arena.figures import grid, legend, save
 from arena.plot_numbers import Series
 from arena.plot_style import plain, style
 
@@ -32,7 +30,7 @@ def selection(numbers: Mapping[str, Mapping[str, Series]], size: int, seeds: int
         seeds: How many seeds each point is a mean of.
         path: Where to.
     """
-    figure, axes = _grid(2, 2, 6.2)
+    figure, axes = grid(2, 2, 6.2, 4.2)
     for ax, key in zip(axes, numbers, strict=True):
         _lines(ax, numbers[key])
         label, title = _PANELS[key]
@@ -41,7 +39,7 @@ def selection(numbers: Mapping[str, Mapping[str, Series]], size: int, seeds: int
         ax.set_xticks(range(1, last + 1), [f"{r}\n({size - r + 1})" for r in range(1, last + 1)])
         ax.set_xlabel("round (drafters left in it under elimination)")
     bands = "bands: 95% over seeds" if seeds > 1 else "one seed"
-    _legend(axes[1], f"retirement rule\n({seeds} seeds; {bands})" if seeds > 1 else "retirement rule")
+    legend(axes[1], f"retirement rule\n({seeds} seeds; {bands})" if seeds > 1 else "retirement rule")
     return save(figure, path)
 
 
@@ -51,42 +49,6 @@ def _lines(ax: Axes, lines: Mapping[str, Series]) -> None:
         ax.plot(line.x, line.y, label=plain(name), **look)
         if all(low == low for low in line.low):
             ax.fill_between(line.x, line.low, line.high, alpha=0.15, color=look["color"], linewidth=0)
-
-
-def _grid(rows: int, columns: int, width: float) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(width * columns, 4.2 * rows), layout="constrained")
-    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for ax in axes:
-        ax.grid(axis="y", alpha=0.25, linewidth=0.6)
-        ax.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _legend(ax: Axes, title: str) -> None:
-    ax.legend(
-        title=title,
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        frameon=False,
-        alignment="left",
-        title_fontsize="small",
-        handlelength=4.0,
-    )
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Writes a figure; the folder is made.
-
-    Raises:
-        ConfigError: If it cannot be written.
-    """
-    FigureCanvasAgg(figure)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, bbox_inches="tight")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot write the figure to {str(path)[:200]!r}: {error}.") from error
-    return path
 
 
 def replicates(
@@ -105,7 +67,7 @@ def replicates(
         seeds: How many.
         path: Where to.
     """
-    figure, (left, right) = _grid(1, 2, 6.4)
+    figure, (left, right) = grid(1, 2, 6.4, 4.2)
     names = sorted(curves)
     order = sorted(names, key=lambda name: (-float(table[name]["mean_round"]), name))
     for place, name in enumerate(order):
