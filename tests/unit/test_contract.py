@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from arena import seeding
+from arena.frequencies import Observation, law_p_value
 from arena.models.table import TableLaw
 from arena.protocols import Capabilities, Drafter
 from arena.sampling import draw, normalise, truncate, warp
-from arena.testing import DrafterContract, Observation, law_p_value
+from arena.testing import DrafterContract
 from arena.types import Draft, Feedback, Floats, LaneWork, ProposeRequest, Sampling
 from drafters.base import Lane, LaneDrafter, log_probs, uniforms
 from drafters.sprinter import Sprinter
