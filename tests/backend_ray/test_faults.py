@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 
 from arena.check import check
 from arena.tournament import Watcher
@@ -22,21 +20,6 @@ from ..runs import files, run
 from ..unit.test_chaos import as_if_never_there, lines, values
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """One small cluster for the whole module."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=128 << 20,
-    )
-    yield ray.get_runtime_context().gcs_address
-    ray.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,21 +16,6 @@ from ..runs import body, files, run
 
 HELPERS = str(Path(__file__).parent / "workers.py")
 FAULTY = str(Path(__file__).parent.parent / "unit" / "faulty.py")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """One small cluster for the whole module; a backend joins it and leaves it running."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=128 << 20,
-    )
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture
