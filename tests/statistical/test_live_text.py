@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from arena import seeding
 from arena.backends.local import LocalBackend
 from arena.engines.live import RoundPlan, play
+from arena.goodness import g_test
 from arena.models.table import TableLaw
 from arena.protocols import WorkerSpec
 from arena.types import Commit, Sampling
@@ -102,16 +102,7 @@ def p_value(found: list[tuple[int, ...]], sampling: Sampling) -> float:
     assert abs(sum(cells.values()) - 1) < 1e-12
     seen = Counter(text[:3] for text in found)
     assert all(cells[text] > 0 for text in seen), "a text that the target never says"
-    common = [text for text, prob in cells.items() if prob * len(found) >= 5]
-    observed = np.array([*(seen[t] for t in common), 0.0])
-    observed[-1] = len(found) - observed.sum()
-    expected = np.array([*(cells[t] for t in common), 0.0]) * len(found)
-    expected[-1] = len(found) - expected.sum()
-    if expected[-1] < 5:  # too little is left over for a cell of its own
-        observed[-2] += observed[-1]
-        expected[-2] += expected[-1]
-        observed, expected = observed[:-1], expected[:-1]
-    return float(stats.power_divergence(observed, expected, lambda_="log-likelihood").pvalue)
+    return g_test(seen, cells).p
 
 
 @pytest.mark.parametrize(
