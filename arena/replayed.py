@@ -14,6 +14,7 @@ from typing import Any
 
 from arena import prompts as prompt_sets
 from arena import seeding
+from arena.barrier import Barrier
 from arena.config import Experiment
 from arena.engines.forcing import refusal, unfit
 from arena.engines.live import SCOREBOARD, VERIFIER, RoundPlay
@@ -21,7 +22,7 @@ from arena.engines.replay_seat import ReplayPlan
 from arena.errors import ConfigError
 from arena.protocols import Backend, Capabilities, WorkerSpec
 from arena.store import RunDirectory
-from arena.tournament import Barrier, Tournament, Watcher
+from arena.tournament import Tournament, Watcher
 from arena.traces import Trace, load
 from arena.traces.records import describe
 from arena.traces.runs import write_prompts

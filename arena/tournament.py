@@ -17,8 +17,7 @@ from typing import Any
 from arena import breeding, calibrate, lock, retirement, seeding, snapshots
 from arena import prompts as prompt_sets
 from arena.backends.local import LocalBackend
-from arena.barrier import Barrier as Barrier
-from arena.barrier import Closing, timing_rows
+from arena.barrier import Barrier, Closing, timing_rows
 from arena.config import Experiment
 from arena.costs import Calibration
 from arena.crown import Champion, alive_after, crown
