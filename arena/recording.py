@@ -23,7 +23,7 @@ from arena.protocols import Backend
 from arena.roster import resolve, worker_specs
 from arena.traces import tables
 from arena.traces.records import Trace
-from arena.types import Commit, Sampling, Vocabulary
+from arena.types import Commit, Sampling, Vocabulary, in_order
 
 PART = 64
 """Prompts decoded between two savings."""
@@ -125,7 +125,7 @@ def _plan(
 
 def _traces(commits: Sequence[Commit], found: Intake, plan: RoundPlan, vocabulary: Vocabulary) -> list[Trace]:
     texts: dict[str, list[Commit]] = {}
-    for commit in sorted(commits, key=lambda one: (one.step.prompt_id, one.step.start)):
+    for commit in in_order(commits):
         texts.setdefault(commit.step.prompt_id, []).append(commit)
     return [
         Trace(

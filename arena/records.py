@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from arena.acceptance.contribution import UNIT, shapley_of, total
 from arena.costs import Calibration
@@ -17,9 +17,8 @@ from arena.diversity import Array, distinct_n, entropy, matrix, vendi
 from arena.metrics import Counts, Standing, goodput, rank_key, ratio, require, standing
 from arena.retirement import Retirement
 from arena.scoreboard import RoundTally
-from arena.types import Commit, FieldStep
+from arena.types import Commit, FieldStep, in_order
 
-_Step = TypeVar("_Step", Commit, FieldStep)
 _FIELDS = ("lane_steps", "offered", "drafted", "accepted", "matched", "expected")
 
 
@@ -58,7 +57,7 @@ def round_record(
     Raises:
         InvariantError: If the parts contradict one another.
     """
-    names, texts, steps = sorted(alive), _in_order(commits), _in_order(field)
+    names, texts, steps = sorted(alive), in_order(commits), in_order(field)
     _check(f"round {round}", names, texts, steps, tally, retired)
     priced = contribution_of(steps, names)
     return {
@@ -127,7 +126,7 @@ def contribution_of(field: Iterable[FieldStep], names: Sequence[str]) -> dict[st
         ``names[d]``: they price every sub-roster; and by drafter the sums of ``shapley``
         (from ``worths``, exact), ``leave_one_out`` and ``coverage_share`` values, tokens.
     """
-    steps = _in_order(step for step in field if step.worths)
+    steps = in_order(step for step in field if step.worths)
     if not steps:
         return None
     worths, full = total([step.worths for step in steps]), (1 << len(names)) - 1
@@ -221,10 +220,6 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
 def _field_steps(record: Mapping[str, Any]) -> int:
     """Lane-steps over which the field was summed up: none where the round was replayed."""
     return 0 if record["field"].get("replayed") else int(record["lane_steps"])
-
-
-def _in_order(steps: Iterable[_Step]) -> list[_Step]:
-    return sorted(steps, key=lambda item: (item.step.prompt_id, item.step.start))
 
 
 def _numbers(counts: Counts) -> list[float]:

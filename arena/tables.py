@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from arena.types import Commit, FieldStep, Verdict
+from arena.types import Commit, FieldStep, Verdict, in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +76,7 @@ def commits(rows: Sequence[Commit]) -> pa.Table:
     """Makes the table of committed text."""
     import pyarrow as pa
 
-    rows = sorted(rows, key=lambda c: (c.step.prompt_id, c.step.start))
+    rows = in_order(rows)
     columns: dict[str, list[Any]] = {
         "prompt_id": [row.step.prompt_id for row in rows],
         "start": [row.step.start for row in rows],
@@ -99,7 +99,7 @@ def contributions(steps: Sequence[FieldStep], names: Sequence[str]) -> pa.Table:
 
     rows = [
         (step.step.prompt_id, step.step.start, name, *shares, math.fsum(one[0] for one in step.contributions))
-        for step in sorted(steps, key=lambda s: (s.step.prompt_id, s.step.start))
+        for step in in_order(steps)
         for name, shares in zip(names, step.contributions, strict=True)
     ]
     schema = pa.schema(

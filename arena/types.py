@@ -7,8 +7,9 @@ full, since the literature swaps p and q.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -296,3 +297,11 @@ class PassResult:
     field: tuple[FieldStep, ...]
     feedback: tuple[Feedback, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()
+
+
+_OfAStep = TypeVar("_OfAStep", Commit, FieldStep, Feedback)
+
+
+def in_order(items: Iterable[_OfAStep]) -> list[_OfAStep]:
+    """Sorts what belongs to lane-steps by (prompt_id, start): the one order of sums, tables and lessons."""
+    return sorted(items, key=lambda item: (item.step.prompt_id, item.step.start))

@@ -24,6 +24,7 @@ from arena.types import (
     ProposeRequest,
     Sampling,
     Verdict,
+    in_order,
 )
 
 VERIFIER = "verifier"
@@ -209,7 +210,7 @@ def _teach(plan: RoundPlan, told: list[Feedback], backend: Backend) -> None:
     """Gives every learner the same lesson, in an order that no timing decides."""
     if not (told and plan.learners):
         return
-    batch = tuple(sorted(told, key=lambda item: (item.step.prompt_id, item.step.start)))
+    batch = tuple(in_order(told))
     tickets = [backend.submit(name, "learn", batch) for name in plan.learners]
     for name, answer in zip(plan.learners, backend.wait(tickets, timeout=plan.timeout), strict=True):
         if isinstance(answer, Failure):
