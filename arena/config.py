@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -167,11 +168,14 @@ class Experiment(Strict):
 
 def packaged() -> dict[str, str]:
     """Names of the packaged experiments, each with its description."""
-    found = {}
-    for entry in files("experiments").iterdir():
-        if entry.name.endswith(".yaml"):
-            body = yaml.safe_load(entry.read_text(encoding="utf-8"))
-            found[entry.name.removesuffix(".yaml")] = str(body.get("description", "")).strip()
+    bodies = {name: yaml.safe_load(entry.read_text(encoding="utf-8")) for name, entry in _entries().items()}
+    return {name: str(body.get("description", "")).strip() for name, body in bodies.items()}
+
+
+def _entries() -> dict[str, Traversable]:
+    """Names of the packaged experiments, each with its file; nothing is parsed."""
+    listed = files("experiments").iterdir()
+    found = {entry.name.removesuffix(".yaml"): entry for entry in listed if entry.name.endswith(".yaml")}
     return dict(sorted(found.items()))
 
 
@@ -194,12 +198,13 @@ def read(name_or_path: str, overrides: Sequence[str] = (), seed: int | None = No
     if name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path)
         if not path.is_file():
-            raise ConfigError(f"no experiment file {name_or_path!r}; packaged ones: {', '.join(packaged())}.")
+            raise ConfigError(f"no experiment file {name_or_path!r}; packaged ones: {', '.join(_entries())}.")
         text = _read(path)
     else:
-        if name_or_path not in packaged():
-            raise ConfigError(one_of("experiment", name_or_path, packaged()) + " A path must end in .yaml.")
-        text = (files("experiments") / f"{name_or_path}.yaml").read_text(encoding="utf-8")
+        entries = _entries()
+        if name_or_path not in entries:
+            raise ConfigError(one_of("experiment", name_or_path, entries) + " A path must end in .yaml.")
+        text = entries[name_or_path].read_text(encoding="utf-8")
     body = parse(text, name_or_path)
     for override in overrides:
         _override(body, override)

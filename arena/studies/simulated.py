@@ -65,8 +65,9 @@ class Simulated(Study):
         from arena.tournament import make_backend
 
         count = 1 if self.backend.kind == "local" else self.workers or os.cpu_count() or 1
-        experiment = config.build(self._values(), self.base)
-        spec = WorkerSpec("arena.simulate:Simulator", {"values": self._values()}, threads=1)
+        values = self._values()
+        experiment = config.build(values, self.base)
+        spec = WorkerSpec("arena.simulate:Simulator", {"values": values}, threads=1)
         names = [f"simulator {index}" for index in range(count)]
         backend = make_backend(experiment)
         try:

@@ -91,6 +91,7 @@ def test_dry_run_starts_nothing_and_shows_the_plan(tmp_path: Path) -> None:
     [
         (["run", "tоy"], "Known:"),
         (["run", "toi"], "Did you mean 'toy'?"),
+        (["run", "../experiments/toy"], "unknown experiment"),
         (["run", "toy", "engine.lanez=3"], "Did you mean 'lanes'?"),
         (["run", "toy", "drafters.ada.mixx=3"], "Did you mean 'mix'?"),
         (["run", "toy", "drafters.ada.kind=tabel"], "Did you mean 'table'?"),
