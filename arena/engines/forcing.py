@@ -119,14 +119,28 @@ class FromStarts:
         return [float(a == b) for a, b in zip(tokens, ahead, strict=False)], len(tokens)
 
     def _scored(self, start: int) -> tuple[list[float], None]:
-        trace, end = self.trace, start + self.longest
-        logprobs = cast(Scores, self.drafter).score(
-            (*trace.prompt, *trace.tokens[:start]), trace.tokens[start:end], trace.sampling
-        )
-        piece = _slice(trace, start, end)
+        trace = self.trace
+        piece = _slice(trace, start, start + self.longest)
+        logprobs = _score(self.name, self.drafter, (*trace.prompt, *trace.tokens[:start]), piece)
         values = chances(piece, logprobs)
         stops = [i for i, stop in enumerate(_stops(self.drafter, piece, logprobs)) if stop]
         return values[: stops[0] + 1] if stops else values, None
+
+
+def _score(name: str, drafter: Drafter, context: Sequence[int], trace: Trace) -> Floats:
+    """Asks a drafter for its log-probabilities of a text's tokens after a context.
+
+    Raises:
+        DrafterFault: It answers with something else.
+    """
+    logprobs = np.asarray(
+        cast(Scores, drafter).score(context, trace.tokens, trace.sampling), dtype=np.float64
+    )
+    if logprobs.shape != (len(trace.tokens),) or np.isnan(logprobs).any() or (logprobs > 1e-6).any():
+        raise DrafterFault(
+            name, f"scored {len(trace.tokens)} tokens with {logprobs.shape} values, or with invalid ones."
+        )
+    return logprobs
 
 
 def _slice(trace: Trace, start: int, end: int) -> Trace:
@@ -180,13 +194,7 @@ def odds_of(
     known = drafter.capabilities
     if known.start_dependent or not known.can_score:
         return FromStarts(drafter, name, trace, longest, accounting, key)
-    logprobs = np.asarray(
-        cast(Scores, drafter).score(trace.prompt, trace.tokens, trace.sampling), dtype=np.float64
-    )
-    if logprobs.shape != (len(trace.tokens),) or np.isnan(logprobs).any() or (logprobs > 1e-6).any():
-        raise DrafterFault(
-            name, f"scored {len(trace.tokens)} tokens with {logprobs.shape} values, or with invalid ones."
-        )
+    logprobs = _score(name, drafter, trace.prompt, trace)
     return Along(chances(trace, logprobs, point=known.deterministic), _stops(drafter, trace, logprobs))
 
 

@@ -20,8 +20,10 @@ from arena.acceptance.enumeration import (
     plain_step,
     text_law,
 )
-from arena.engines.forcing import Along, FromStarts
+from arena.engines.forcing import Along, FromStarts, odds_of
 from arena.engines.replay import Odds, Shape, chances, expect, outcomes
+from arena.errors import DrafterFault
+from arena.protocols import Capabilities
 from arena.sampling import normalise
 from arena.traces import Trace
 from arena.types import Chain
@@ -148,6 +150,20 @@ def test_a_draft_that_depends_on_where_its_block_starts_agrees_too(k, eos):
     mine = live(lambda text, left: step((*prompt, *text), left), budget, eos)
     other = replayed(target, budget, eos, k, lambda one: FromStarts(copyist, "copy", one, k, "arena"), prompt)
     assert apart(mine, other) < 1e-12
+
+
+@pytest.mark.parametrize("scores", [[math.nan, -1.0], [-1.0], [0.5, -1.0]])
+@pytest.mark.parametrize("start_dependent", [False, True])
+def test_a_drafter_is_at_fault_for_scores_that_cannot_be(scores, start_dependent):
+    class Wrong(Copyist):
+        capabilities = Capabilities(False, can_score=True, start_dependent=start_dependent)
+
+        def score(self, context, output, sampling):
+            return np.array(scores)
+
+    one = trace((0, 1), table(1), 2, ())
+    with pytest.raises(DrafterFault, match="scored 2 tokens with"):
+        odds_of("wrong", Wrong(name="wrong"), one, 2, "arena").at(0, 2)
 
 
 def starts_of(blocks: Blocks) -> list[int]:
