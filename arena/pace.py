@@ -32,14 +32,19 @@ class Pace:
     passes: int
 
 
-def pace(directory: RunDirectory) -> list[Pace]:
-    """Gives every drafter's pace, the fastest a token first."""
+def pace(directory: RunDirectory, records: Iterable[Mapping[str, Any]] | None = None) -> list[Pace]:
+    """Gives every drafter's pace, the fastest a token first.
+
+    Args:
+        directory: The run.
+        records: Its rounds; read if absent.
+    """
     seconds: dict[str, float] = defaultdict(float)
     tokens: dict[str, int] = defaultdict(int)
     asked: dict[str, int] = defaultdict(int)
     compared: dict[str, int] = defaultdict(int)
     first: dict[str, int] = defaultdict(int)
-    for record in directory.rounds():
+    for record in directory.rounds() if records is None else records:
         rows = directory.read_table("timing", record["round"]).to_pylist()
         calls = _calls(rows, record["alive"])
         for name, mine in calls.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -73,14 +73,15 @@ def show(run: RUN = "latest", last_words: LAST_WORDS = False, format: FORMAT = F
     if last_words:
         _show_last_words(directory, format)
         return
-    found = overview(directory)
+    records = directory.rounds()
+    found = overview(directory, records)
     if format is Format.json:
         print_json(found)
     elif format is Format.csv:
         rows = [{"round": one["round"], **row} for one in found["rounds"] for row in one["standings"]]
         print_csv(("round", *STANDING), rows)
     else:
-        _show_table(found, directory)
+        _show_table(found, records, directory.manifest.get("error"))
 
 
 def _show_last_words(directory: RunDirectory, format: Format) -> None:
@@ -92,17 +93,23 @@ def _show_last_words(directory: RunDirectory, format: Format) -> None:
         words.print_words(directory)
 
 
-def overview(directory: RunDirectory) -> dict[str, Any]:
-    """Gives what ``arena show -f json`` prints; what is not known is nan or None."""
+def overview(directory: RunDirectory, records: Sequence[Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """Gives what ``arena show -f json`` prints; what is not known is nan or None.
+
+    Args:
+        directory: The run.
+        records: Its rounds; read if absent.
+    """
     manifest = directory.manifest
+    records = directory.rounds() if records is None else records
     return {
         "run": str(directory.path),
         "status": manifest.get("status"),
         "champion": (directory.champion() or {}).get("champion"),
         "rules": _played_by(directory),
         "costs": manifest.get("costs"),
-        "pace": words.pace_rows(directory),
-        "rounds": [_round(record, manifest.get("costs")) for record in directory.rounds()],
+        "pace": words.pace_rows(directory, records),
+        "rounds": [_round(record, manifest.get("costs")) for record in records],
     }
 
 
@@ -136,8 +143,8 @@ def _round(record: Mapping[str, Any], costs: Mapping[str, Any] | None) -> dict[s
     }
 
 
-def _show_table(found: Mapping[str, Any], directory: RunDirectory) -> None:
-    out, manifest = console(), directory.manifest
+def _show_table(found: Mapping[str, Any], records: Sequence[Mapping[str, Any]], error: str | None) -> None:
+    out = console()
     facts = [f"run {found['run']}", f"status {found['status']}"]
     if found["champion"]:
         facts.append(f"champion {found['champion']}")
@@ -148,11 +155,11 @@ def _show_table(found: Mapping[str, Any], directory: RunDirectory) -> None:
             f"scored by {rules['score']} at {rules['starts']} starts, committed by {rules['commit']}; {law}"
         )
         out.print(Text(played), soft_wrap=True)
-    if manifest.get("error"):
-        out.print(Text(printable(manifest["error"]), style="red"), soft_wrap=True)
+    if error:
+        out.print(Text(printable(error), style="red"), soft_wrap=True)
     if not found["rounds"]:
         out.print("no round is finished yet")
-    for one, record in zip(found["rounds"], directory.rounds(), strict=True):
+    for one, record in zip(found["rounds"], records, strict=True):
         title = f"round {one['round']}: {len(one['alive'])} drafters, {record['committed']} tokens committed"
         out.print()
         if one["share_of_bound"] == one["share_of_bound"]:

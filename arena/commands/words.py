@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -61,10 +61,10 @@ def print_words(directory: RunDirectory) -> None:
         out.print(Text(f"            the verifier: {printable(row['committed'])}   ({odds})"), soft_wrap=True)
 
 
-def pace_rows(directory: RunDirectory) -> list[dict[str, Any]]:
-    """Gives each drafter's pace; none where the run has no clock values."""
+def pace_rows(directory: RunDirectory, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Gives each drafter's pace over rounds; none where the run has no clock values."""
     try:
-        return [asdict(row) for row in pace(directory)]
+        return [asdict(row) for row in pace(directory, records)]
     except (ArenaError, KeyError):  # timing files hold nothing that the results need
         return []
 
