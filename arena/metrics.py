@@ -8,11 +8,10 @@ clusters, since the lane-steps of one prompt are alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from arena.errors import ArenaError
 
@@ -192,6 +191,8 @@ def interval(
     n = len(b)
     if n < 2:
         return math.nan, math.nan
+    from scipy.special import stdtrit  # late: the light commands need no interval
+
     total = math.fsum(b)
     centre = math.fsum(a) / total
     variance = n / (n - 1) * math.fsum((a - centre * b) ** 2) / total**2
@@ -253,3 +254,8 @@ def rank_key(name: str, counts: Counts) -> tuple[float, float, float, str]:
 
     expected = or_below(ratio(counts.expected, counts.lane_steps))
     return or_below(hit_rate(counts)), or_below(precision(counts)), expected, name
+
+
+def best_first(names: Iterable[str], counts: Mapping[str, Counts]) -> list[str]:
+    """Orders drafters by :func:`rank_key`, the best first; who was never scored has zeros."""
+    return sorted(names, key=lambda name: rank_key(name, counts.get(name, Counts())), reverse=True)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ("ray", "torch", "transformers", "matplotlib", "pandas")
+HEAVY = ("ray", "torch", "transformers", "matplotlib", "pandas", "scipy")
 
 
 @pytest.mark.parametrize(
