@@ -27,6 +27,7 @@ from arena.commands.readings import (
     reading_of,
     said,
 )
+from arena.engines import diagnosis
 from arena.errors import ConfigError
 from arena.protocols import Drafter
 from arena.traces import Trace, load
@@ -59,8 +60,12 @@ def doctor(
         str, typer.Option(metavar="KIND[:opt=val,...]", help="What the engine drafted with.")
     ] = "ngram",
     k: Annotated[int, typer.Option("-k", min=1, max=64, help="Its draft length.")] = 4,
-    tie: Annotated[float, typer.Option(min=0.0, help="Greedy choices so close are a tie, nats.")] = 0.25,
-    vocabulary: Annotated[int, typer.Option(min=2, help="Tokens in the vocabulary, at most.")] = 1 << 18,
+    tie: Annotated[
+        float, typer.Option(min=0.0, help="Greedy choices so close are a tie, nats.")
+    ] = diagnosis.TIE,
+    vocabulary: Annotated[
+        int, typer.Option(min=2, help="Tokens in the vocabulary, at most.")
+    ] = diagnosis.VOCABULARY,
     model: MODEL = None,
     logprobs: LOGPROBS = Logged.raw,
     assume: ASSUME = None,
@@ -87,8 +92,6 @@ def doctor(
 
       arena doctor speculative.jsonl --counters metrics.txt --drafter ngram -k 4
     """
-    from arena.engines import diagnosis
-
     reading = reading_of(model, logprobs, assume)
     loaded = choose(load(log, reading), only)
     checks = [diagnosis.rarity(loaded.traces, vocabulary), diagnosis.argmax(loaded.traces, vocabulary)]
@@ -141,31 +144,25 @@ def _tallies(name: str, drafter: Drafter, traces: Sequence[Trace], k: int) -> di
     return {prompt: pool(tallies, k) for prompt, tallies in parts.items()}
 
 
-def read_counters(path: Path) -> Any:
+def read_counters(path: Path) -> diagnosis.Counters:
     """Reads an engine's counters, JSON or Prometheus text.
 
     Raises:
         ConfigError: It is neither.
     """
-    from arena.engines.diagnosis import Counters
-
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(f"--counters {str(path)!r}: {error}.") from error
     try:
         body = json.loads(text)
-        return Counters(
+        return diagnosis.Counters(
             float(body["drafts"]), float(body["draft_tokens"]), tuple(float(x) for x in body["accepted"])
         )
     except (ValueError, KeyError, TypeError):
         pass
     drafts, tokens = _metric(text, "num_drafts"), _metric(text, "num_draft_tokens")
-    by_position = re.findall(
-        r'^vllm:spec_decode_num_accepted_tokens_per_pos(?:_total)?\{[^}]*position="(\d+)"[^}]*\}\s+(\S+)',
-        text,
-        re.M,
-    )
+    by_position = _BY_POSITION.findall(text)
     if math.isnan(drafts) or not by_position:
         raise ConfigError(
             f'--counters {str(path)!r}: expected {{"drafts": n, "draft_tokens": n, "accepted": [n, ...]}} or '
@@ -174,7 +171,7 @@ def read_counters(path: Path) -> Any:
     counts: dict[int, float] = {}
     for position, value in by_position:
         counts[int(position)] = counts.get(int(position), 0.0) + float(value)
-    return Counters(drafts, tokens, tuple(counts[i] for i in sorted(counts)))
+    return diagnosis.Counters(drafts, tokens, tuple(counts[i] for i in sorted(counts)))
 
 
 def _metric(text: str, name: str) -> float:

@@ -51,13 +51,11 @@ class Reading:
         tokenizer: Of the model that wrote it, where ids are absent or to be checked.
         stated: What the server's log-probabilities are said to be of.
         assume: The sampling of lines that do not say theirs.
-        prefilled: Whether the first token of each text came from the prefill.
     """
 
     tokenizer: Tokenizer | None = None
     stated: Stated = "raw"
     assume: Sampling | None = None
-    prefilled: bool = True
 
 
 def read(path: Path, reading: Reading) -> Loaded:
@@ -147,14 +145,13 @@ class _Settings:
     sampling: Sampling
     max_tokens: int | None
     warped: str
-    ignores_end: bool
 
 
 def _settings(request: Mapping[str, Any], reading: Reading) -> _Settings:
     if not request:
         if reading.assume is None:
             raise Unusable("it does not say how it was sampled; state it with --assume")
-        return _Settings(reading.assume, None, "", False)
+        return _Settings(reading.assume, None, "")
     temperature = request.get("temperature")
     top_p, top_k = request.get("top_p"), request.get("top_k")
     sampling = check(
@@ -170,12 +167,7 @@ def _settings(request: Mapping[str, Any], reading: Reading) -> _Settings:
         if request.get(name) is not None and request[name] not in (idle, {}, {"type": "text"})
     ]
     budget = request.get("max_completion_tokens") or request.get("max_tokens") or request.get("n_predict")
-    return _Settings(
-        sampling,
-        None if budget is None else int(budget),
-        ", ".join(bent),
-        bool(request.get("ignore_eos")),
-    )
+    return _Settings(sampling, None if budget is None else int(budget), ", ".join(bent))
 
 
 def _trace(
@@ -214,7 +206,7 @@ def _trace(
         end_logged=finish == "stop" and not by_text and _ends(ids, entries, text, reading.tokenizer),
         stopped_by_text=finish == "stop" and by_text,
         max_tokens=settings.max_tokens or (len(ids) if finish == "length" else None),
-        prefilled=reading.prefilled,
+        prefilled=True,
         fingerprint=reading.tokenizer.fingerprint if reading.tokenizer else "",
         source=source,
         category=category,
@@ -284,7 +276,7 @@ def _plain(body: Mapping[str, Any], reading: Reading) -> Trace:
         tokens=tokens,
         sampling=settings.sampling,
         max_tokens=settings.max_tokens,
-        prefilled=reading.prefilled,
+        prefilled=True,
         fingerprint=reading.tokenizer.fingerprint,
         source="text",
         category=str(body.get("category", "")),
