@@ -38,6 +38,11 @@ class Departure:
     retired: bool
     withdrawn: bool = False
 
+    @property
+    def left(self) -> int:
+        """The round that it left after; one that was not retired counts as leaving a round later."""
+        return self.round if self.retired else self.round + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:
@@ -165,12 +170,8 @@ def paired_rounds(runs: Sequence[Sequence[Departure]], a: str, b: str) -> list[i
     for run in runs:
         found = {one.drafter: one for one in run}
         if a in found and b in found and not (found[a].withdrawn or found[b].withdrawn):
-            differences.append(_left(found[a]) - _left(found[b]))
+            differences.append(found[a].left - found[b].left)
     return differences
-
-
-def _left(one: Departure) -> int:
-    return one.round if one.retired else one.round + 1
 
 
 def sign_flip(differences: Sequence[int]) -> float:

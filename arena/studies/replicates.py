@@ -98,12 +98,9 @@ class Replicates(Study):
         curves = survival_numbers([Played(self.base, run) for run in runs])
         self._draw(runs, curves, table, out / "plots" / "replicates.png")
         rounds = [f"out_{number}" for number in range(1, last + 1)]
-        rates = {name: _rate(runs, name) for name in names}
         rows = [
-            {"drafter": name, "story": self._placed(name, last)}
-            | table[name]
-            | {"first_hit_rate": rates[name]}
-            for name in sorted(names, key=lambda name: (table[name]["mean_round"], name))
+            {"drafter": name, "story": self._placed(name, last)} | row | {"first_hit_rate": _rate(runs, name)}
+            for name, row in table.items()
         ]
         return Result(
             title=f"{self.base} over {len(runs)} seeds: in how many each drafter left after which round",
@@ -181,7 +178,7 @@ def brief(record: Mapping[str, Any]) -> dict[str, Any]:
 def leaving(
     gone: Sequence[Sequence[Departure]], names: Sequence[str], last: int
 ) -> dict[str, dict[str, Any]]:
-    """Counts, for each drafter, after which round it left, in how many seeds."""
+    """Counts, for each drafter, after which round it left, in how many seeds; by mean round."""
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         mine = [one for run in gone for one in run if one.drafter == name]
@@ -191,9 +188,9 @@ def leaving(
         }
         row["wins"] = sum(not one.retired and not one.withdrawn for one in mine)
         row["withdrawn"] = sum(one.withdrawn for one in mine)
-        row["mean_round"] = ratio(math.fsum(_left(one) for one in mine), len(mine))
+        row["mean_round"] = ratio(math.fsum(one.left for one in mine), len(mine))
         found[name] = row
-    return found
+    return dict(sorted(found.items(), key=lambda item: (item[1]["mean_round"], item[0])))
 
 
 def comparisons(gone: Sequence[Sequence[Departure]], names: Sequence[str]) -> list[dict[str, Any]]:
@@ -230,7 +227,7 @@ def claim(gone: Sequence[Sequence[Departure]], name: str, place: int, last: int,
     from scipy.stats import binomtest
 
     mine = [one for run in gone for one in run if one.drafter == name and not one.withdrawn]
-    times = sum(_left(one) == place for one in mine)
+    times = sum(one.left == place for one in mine)
     row: dict[str, Any] = {"drafter": name, "round": place, "times": times, "seeds": len(mine)}
     what = f"{name} wins" if place > last else f"{name} leaves after round {place}"
     if not mine:
@@ -250,9 +247,9 @@ def claim(gone: Sequence[Sequence[Departure]], name: str, place: int, last: int,
 def _whole(gone: Sequence[Sequence[Departure]], story: Mapping[str, int], last: int) -> list[str]:
     if len(story) < 2:
         return []
-    whole = sum(all(_left(one) == story[one.drafter] for one in run if one.drafter in story) for run in gone)
+    whole = sum(all(one.left == story[one.drafter] for one in run if one.drafter in story) for run in gone)
     first = [
-        sum(one.drafter == name and _left(one) == place for run in gone for one in run)
+        sum(one.drafter == name and one.left == place for run in gone for one in run)
         for name, place in story.items()
     ]
     held = sum(2 * times > len(gone) for times in first)
@@ -277,10 +274,6 @@ def _pair_note(row: Mapping[str, Any]) -> str:
         f"{later} outlasts {sooner} by {abs(row['mean_rounds_later']):.2f} rounds on average: {verdict} "
         f"(sign-flip over {row['seeds']} seeds, p = {row['p']:.3g}, Holm {row['p_holm']:.3g})"
     )
-
-
-def _left(one: Departure) -> int:
-    return one.round if one.retired else one.round + 1
 
 
 def _rate(runs: Sequence[Sequence[Mapping[str, Any]]], name: str) -> float:

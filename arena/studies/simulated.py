@@ -102,12 +102,11 @@ class Simulated(Study):
         gone = [departures(run) for run in runs]
         names = sorted({one.drafter for run in gone for one in run})
         last = max(len(run) for run in runs)
-        table = leaving(gone, names, last)
         rows = []
-        for name in sorted(names, key=lambda name: (table[name]["mean_round"], name)):
-            low, high = wilson(table[name]["wins"], len(runs))
-            share = ratio(table[name]["wins"], len(runs))
-            rows.append({"drafter": name} | table[name] | {"win_share": share, "low": low, "high": high})
+        for name, row in leaving(gone, names, last).items():
+            low, high = wilson(row["wins"], len(runs))
+            share = ratio(row["wins"], len(runs))
+            rows.append({"drafter": name} | row | {"win_share": share, "low": low, "high": high})
         rounds = [f"out_{number}" for number in range(1, last + 1)]
         return Result(
             title=f"{self.base} over {len(runs)} seeds: in how many each drafter left after which round",
