@@ -8,7 +8,7 @@ from typing import Any
 
 from arena.engines.live import RoundPlay
 from arena.engines.seats import Span
-from arena.metrics import rank_key
+from arena.metrics import best_first
 from arena.scoreboard import RoundTally
 
 
@@ -30,8 +30,7 @@ class Barrier:
         """Standing by the last round's counts, for ``order: standing``; names break ties."""
         if not self.history:
             return None
-        last = self.history[-1].per_drafter
-        best = sorted(self.alive, key=lambda name: rank_key(name, last[name]), reverse=True)
+        best = best_first(self.alive, self.history[-1].per_drafter)
         return {name: rank for rank, name in enumerate(best)}
 
 

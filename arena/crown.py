@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from arena.metrics import Counts, acceptance_length, hit_rate, rank_key, require
+from arena.metrics import Counts, acceptance_length, best_first, hit_rate, require
 from arena.records import tally_of
 
 How = Literal["last_survivor", "walkover", "best_at_cap"]
@@ -60,7 +60,7 @@ def crown(records: Sequence[Mapping[str, Any]]) -> Champion | None:
     if not alive:
         return None
     counts = tally_of(last).per_drafter
-    best = sorted(alive, key=lambda name: rank_key(name, counts.get(name, Counts())), reverse=True)
+    best = best_first(alive, counts)
     left = [record["retired"]["drafter"] for record in records if record["retired"]]
     how: How = "best_at_cap" if len(alive) > 1 else "walkover" if last["walkover"] else "last_survivor"
     mine = counts.get(best[0], Counts())

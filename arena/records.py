@@ -14,7 +14,7 @@ from typing import Any
 from arena.acceptance.contribution import UNIT, shapley_of, total
 from arena.costs import Calibration
 from arena.diversity import Array, distinct_n, entropy, matrix, vendi
-from arena.metrics import Counts, Standing, goodput, rank_key, ratio, require, standing
+from arena.metrics import Counts, Standing, best_first, goodput, ratio, require, standing
 from arena.retirement import Retirement
 from arena.scoreboard import RoundTally
 from arena.types import Commit, FieldStep, in_order
@@ -34,6 +34,7 @@ def round_record(
     commits: Iterable[Commit],
     field: Iterable[FieldStep],
     verifier: str,
+    contribution: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Builds the record of a round.
 
@@ -50,6 +51,7 @@ def round_record(
         field: Of the whole round, in any order; pairs are of sorted ``alive``. Empty where the
             round was replayed from text, which says nothing of what a field proposed.
         verifier: Its id.
+        contribution: :func:`contribution_of` the field, where it was priced.
 
     Returns:
         Plain JSON values; NaN is null.
@@ -59,24 +61,15 @@ def round_record(
     """
     names, texts, steps = sorted(alive), in_order(commits), in_order(field)
     _check(f"round {round}", names, texts, steps, tally, retired)
-    priced = contribution_of(steps, names)
     return {
-        **({"contribution": priced} if priced else {}),
+        **({"contribution": contribution} if contribution else {}),
         "round": round,
         "generation": generation,
         "alive": names,
-        "retired": retired
-        and {"drafter": retired.drafter, "reason": retired.reason, "numbers": dict(retired.numbers)},
+        "retired": retired and retired.plain(),
         "withdrawn": [{"drafter": name, "reason": reason} for name, reason in sorted(withdrawn)],
         "walkover": walkover,
-        "counts": {
-            name: dict(zip(_FIELDS, _numbers(counts), strict=True))
-            for name, counts in tally.per_drafter.items()
-        },
-        "prompts": {
-            name: {prompt: _numbers(counts) for prompt, counts in parts.items()}
-            for name, parts in tally.per_prompt.items()
-        },
+        **counts_of(tally),
         "lane_steps": len(texts),
         "committed": sum(len(commit.tokens) for commit in texts),
         "field": _field(names, steps) | ({"replayed": True} if texts and not steps else {}),
@@ -138,6 +131,20 @@ def contribution_of(field: Iterable[FieldStep], names: Sequence[str]) -> dict[st
     return {"unit": UNIT, "worths": worths, **by_name}
 
 
+def counts_of(tally: RoundTally) -> dict[str, Any]:
+    """Gives the record's ``counts`` and ``prompts``; :func:`tally_of` reads them back."""
+    return {
+        "counts": {
+            name: dict(zip(_FIELDS, _numbers(counts), strict=True))
+            for name, counts in tally.per_drafter.items()
+        },
+        "prompts": {
+            name: {prompt: _numbers(counts) for prompt, counts in parts.items()}
+            for name, parts in tally.per_prompt.items()
+        },
+    }
+
+
 def tally_of(record: Mapping[str, Any]) -> RoundTally:
     """Reads the tally back from a record, equal to the one that it was built from."""
     return RoundTally(
@@ -157,12 +164,10 @@ def standings_of(record: Mapping[str, Any], prices: Mapping[str, float] | None =
         prices: Goodput by drafter, where costs are known; see :func:`goodput_of`.
     """
     tally = tally_of(record)
-    names = sorted(
-        record["alive"], key=lambda name: rank_key(name, tally.per_drafter.get(name, Counts())), reverse=True
-    )
     prices = prices or {}
     return [
-        standing(name, tally.per_prompt.get(name, {}), goodput=prices.get(name, math.nan)) for name in names
+        standing(name, tally.per_prompt.get(name, {}), goodput=prices.get(name, math.nan))
+        for name in best_first(record["alive"], tally.per_drafter)
     ]
 
 

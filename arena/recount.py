@@ -20,8 +20,8 @@ from arena import acceptance, seeding
 from arena.acceptance.choices import KeyedChoices
 from arena.acceptance.ending import effective_length
 from arena.acceptance.rule import TokenRule
-from arena.metrics import Counts, InvariantError, standing
-from arena.records import text_of
+from arena.metrics import InvariantError, standing
+from arena.records import tally_of, text_of
 from arena.scoreboard import RoundTally, Scoreboard
 from arena.types import Chain, Commit, Floats, Ints, LaneStep, Verdict
 
@@ -257,12 +257,12 @@ def sums(record: Mapping[str, Any], found: Sequence[Verdict], commits: Sequence[
     except InvariantError as error:
         yield str(error)
         return
-    wanted = {name: Counts(**counts) for name, counts in record["counts"].items()}
-    if wanted != dict(again.per_drafter):
-        odd = [n for n in {*wanted, *again.per_drafter} if wanted.get(n) != again.per_drafter.get(n)]
+    was = tally_of(record)
+    if was.per_drafter != again.per_drafter:
+        names = {*was.per_drafter, *again.per_drafter}
+        odd = [name for name in names if was.per_drafter.get(name) != again.per_drafter.get(name)]
         yield f"the counts of {sorted(odd)} are not the sums of the steps table"
-    prompts = {n: {p: Counts(*v) for p, v in parts.items()} for n, parts in record["prompts"].items()}
-    if prompts != {name: dict(parts) for name, parts in again.per_prompt.items()}:
+    if was.per_prompt != again.per_prompt:
         yield "the counts by prompt are not the sums of the steps table"
     scored = {name: counts.lane_steps for name, counts in again.per_drafter.items()}
     replayed = record["field"].get("replayed", False)

@@ -136,18 +136,11 @@ def _retirement(number: int, records: Sequence[Mapping[str, Any]], context: Cont
         return
     if record["walkover"] != (bool(record["withdrawn"]) and len(alive) < 2):
         yield f"walkover is {record['walkover']} with {len(alive)} alive"
-    decided = None
-    if len(alive) >= 2:
-        worth = (record.get("contribution") or {}).get("shapley", {})
-        rule = retirement.get(choice.kind, **choice.options)
-        earlier = tuple(tally_of(one) for one in records[: number - 1])
-        decided = rule.retire(
-            Standings(number, tuple(alive), tally_of(record), earlier, context.step_ms, worth)
-        )
-    again: dict[str, Any] | None = None
-    if decided is not None:
-        numbers = dict(decided.numbers)
-        again = {"drafter": decided.drafter, "reason": decided.reason, "numbers": numbers}
+    worth = (record.get("contribution") or {}).get("shapley", {})
+    rule = retirement.get(choice.kind, **choice.options)
+    earlier = tuple(tally_of(one) for one in records[: number - 1])
+    decided = rule.retire(Standings(number, tuple(alive), tally_of(record), earlier, context.step_ms, worth))
+    again = decided.plain() if decided is not None else None
     if again != gone:
         yield f"retired {_who(gone)}; the rule {choice.kind!r} retires {_who(again)} by these counts"
 

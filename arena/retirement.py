@@ -32,6 +32,10 @@ class Retirement:
     reason: str
     numbers: Mapping[str, float]
 
+    def plain(self) -> dict[str, Any]:
+        """Plain values, as a round's record holds them."""
+        return {"drafter": self.drafter, "reason": self.reason, "numbers": dict(self.numbers)}
+
 
 @dataclass(frozen=True, slots=True)
 class Standings:

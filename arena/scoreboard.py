@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from arena.errors import RunError
-from arena.metrics import Counts, pool, rank_key, require, standing
+from arena.metrics import Counts, best_first, pool, require, standing
 from arena.types import Verdict
 
 __all__ = ["Counts", "RoundTally", "Scoreboard"]
@@ -33,6 +33,12 @@ class RoundTally:
 
     per_drafter: Mapping[str, Counts]
     per_prompt: Mapping[str, Mapping[str, Counts]]
+
+    @classmethod
+    def of(cls, per_prompt: Mapping[str, Mapping[str, Counts]]) -> RoundTally:
+        """Pools the counts by prompt, both levels in order."""
+        pooled = {name: pool(list(parts.values())).check(name) for name, parts in per_prompt.items()}
+        return cls(pooled, per_prompt)
 
 
 class Scoreboard:
@@ -90,24 +96,18 @@ class Scoreboard:
             name: {prompt: _as_counts(groups[name][prompt]) for prompt in sorted(groups[name])}
             for name in sorted(groups)
         }
-        return RoundTally(
-            per_drafter={name: pool(list(parts.values())).check(name) for name, parts in per_prompt.items()},
-            per_prompt=per_prompt,
-        )
+        return RoundTally.of(per_prompt)
 
     def standings(self) -> list[dict[str, Any]]:
         """Gives the open round's rows for people to look at, best first; empty between rounds."""
         if self._current is None:
             return []
         tally = self.tally(self._current)
-        names = sorted(
-            tally.per_drafter, key=lambda name: rank_key(name, tally.per_drafter[name]), reverse=True
-        )
         return [
             {"round": self._current}
             | asdict(standing(name, tally.per_prompt[name]))
             | {"lane_steps": tally.per_drafter[name].lane_steps}
-            for name in names
+            for name in best_first(tally.per_drafter, tally.per_drafter)
         ]
 
 

@@ -18,12 +18,14 @@ import numpy.typing as npt
 from arena import prompts as prompt_sets
 from arena import registry, retirement, seeding
 from arena.config import Experiment, build
+from arena.crown import alive_after
 from arena.engines.simulated import Field, Lanes, Steps, play, seats_of
 from arena.engines.tabulated import DraftTables, TargetTable, check_settings
 from arena.errors import ConfigError
 from arena.intake import take_in
-from arena.metrics import Counts, pool
+from arena.metrics import Counts
 from arena.models.table import TableLaw
+from arena.records import counts_of
 from arena.roster import Roster, resolve
 from arena.scoreboard import RoundTally
 from arena.verifiers.table import TableVerifier
@@ -177,36 +179,23 @@ class _Run:
             name: {prompts[p]: tallies.counts(first + p, self._names.index(name)) for p in order}
             for name in self.alive
         }
-        tally = RoundTally(
-            {name: pool(list(parts.values())).check(name) for name, parts in per_prompt.items()}, per_prompt
-        )
-        left = None
-        if len(self.alive) >= 2:
-            left = self._rule.retire(retirement.Standings(number, self.alive, tally, self._history))
+        tally = RoundTally.of(per_prompt)
+        left = self._rule.retire(retirement.Standings(number, self.alive, tally, self._history))
         cells = slice(first, first + len(prompts))
         self.records.append(
             {
                 "round": number,
                 "alive": list(self.alive),
-                "retired": left
-                and {"drafter": left.drafter, "reason": left.reason, "numbers": dict(left.numbers)},
+                "retired": left and left.plain(),
                 "withdrawn": [],
                 "walkover": False,
-                "counts": {name: _plain(counts) for name, counts in tally.per_drafter.items()},
-                "prompts": {
-                    name: {prompt: list(_plain(counts).values()) for prompt, counts in parts.items()}
-                    for name, parts in per_prompt.items()
-                },
+                **counts_of(tally),
                 "lane_steps": int(tallies.lane_steps[cells].sum()),
                 "committed": int(tallies.committed[cells].sum()),
             }
         )
         self._history = (*self._history, tally)
-        self.alive = tuple(name for name in self.alive if left is None or name != left.drafter)
-
-
-def _plain(counts: Counts) -> dict[str, Any]:
-    return {name: getattr(counts, name) for name in Counts.__slots__}
+        self.alive = alive_after(self.records[-1])
 
 
 class _Tallies:

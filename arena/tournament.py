@@ -246,13 +246,11 @@ class Tournament:
         """Asks the workers for the last time in a round, and decides who leaves."""
         self._lives.check_memory((VERIFIER, SCOREBOARD, *barrier.alive))
         tally: RoundTally = self._call(SCOREBOARD, "tally", number)
-        leaves = None
-        if len(barrier.alive) >= 2:
-            worth = (contribution_of(played.steps, barrier.alive) or {}).get("shapley", {})
-            standings = retirement.Standings(
-                number, barrier.alive, tally, barrier.history, self._step_ms, worth
-            )
-            leaves = self._rule.retire(standings)
+        priced = contribution_of(played.steps, barrier.alive)
+        worth = priced["shapley"] if priced else {}
+        leaves = self._rule.retire(
+            retirement.Standings(number, barrier.alive, tally, barrier.history, self._step_ms, worth)
+        )
         record = round_record(
             round=number,
             generation=GENERATION,
@@ -262,6 +260,7 @@ class Tournament:
             walkover=bool(withdrawn) and len(barrier.alive) < 2,
             tally=tally,
             field=played.steps,
+            contribution=priced,
             commits=played.commits,
             verifier=self._verifier_id(),
         )
