@@ -39,19 +39,19 @@ def rounds_of(directory: RunDirectory) -> list[dict[str, Any]]:
         for it alone: priced on the last round's contexts, not played.
     """
     costs, rows = Calibration.of(directory.manifest.get("costs")), []
-    for record in directory.rounds():
+    records = directory.rounds()
+    for record in records:
         number, steps, names = record["round"], record["lane_steps"], record["alive"]
         kept = directory.read_table("commits", number)["n_accepted"].to_pylist()
         drafts = directory.read_table("steps", number).select(["prompt_id", "start", "tokens"]).to_pylist()
         flat, worths = summary(record), record["contribution"]["worths"]
         length = 1.0 + ratio(sum(kept), steps)
         nodes = ratio(sum(tree_sizes(drafts)), steps)
-        retired = record["retired"]["drafter"] if record["retired"] else None
         rows.append(
             {
                 "round": number,
                 "alive": names,
-                "left": retired,
+                "left": flat["retired"],
                 "worths": worths,
                 "acceptance_length": length,
                 "priced_length": 1.0 + record["contribution"]["unit"] * worths[-1] / steps,
@@ -61,12 +61,11 @@ def rounds_of(directory: RunDirectory) -> list[dict[str, Any]]:
         )
     last = rows[-1] if rows else None
     if last and last["left"] and len(last["alive"]) == 2:
-        rows.append(_alone(directory, last, costs))
+        rows.append(_alone(records[-1], last, costs))
     return rows
 
 
-def _alone(directory: RunDirectory, last: Mapping[str, Any], costs: Calibration | None) -> dict[str, Any]:
-    record = directory.rounds()[-1]
+def _alone(record: Mapping[str, Any], last: Mapping[str, Any], costs: Calibration | None) -> dict[str, Any]:
     champion = [name for name in last["alive"] if name != last["left"]]
     worth = worth_of(last["worths"], last["alive"], champion) * record["contribution"]["unit"]
     length = 1.0 + worth / record["lane_steps"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from arena.acceptance.contribution import best_roster, worth_of
 from arena.config import BackendSection, Count, Strict
 from arena.costs import Calibration
 from arena.errors import ConfigError, one_of
-from arena.metrics import interval
+from arena.metrics import interval, ratio
 from arena.store import RunDirectory
 from arena.studies.base import Note, Result, Study
 from arena.studies.field_rounds import MEASURES, rounds_of
@@ -106,7 +107,7 @@ class SelectionRules(Study):
             for rule in self.rules
         ]
         costs = self._prices(jobs[0], note)
-        jobs = [Job(job.values, job.path, costs.plain(), job.label) for job in jobs]
+        jobs = [replace(job, costs=costs.plain()) for job in jobs]
         found: dict[tuple[str, int], list[dict[str, Any]]] = {}
 
         def done(job: Job, rows: list[dict[str, Any]]) -> None:
@@ -120,18 +121,15 @@ class SelectionRules(Study):
             self._row(found, cell) for cell in sorted(cells, key=lambda c: (self.rules.index(c[0]), c[1]))
         ]
         orders = {rule: _orders(found, rule) for rule in self.rules if rule != FULL}
+        paired = self._costs_of_hit_rate(found)
         picture = out / "plots" / "selection.png"
         self._draw(found, rows, picture)
         return Result(
             title=f"{self.base} under {len(self.rules)} retirement rules, {self.replicates} seeds",
             columns=COLUMNS,
             rows=rows,
-            notes=[LEGEND, *self._notes(found), *_order_notes(orders), f"figure: {picture}"],
-            more={
-                "orders": orders,
-                "costs": costs.plain(),
-                "cost_of_hit_rate": self._costs_of_hit_rate(found),
-            },
+            notes=[LEGEND, *self._notes(paired), *_order_notes(orders), f"figure: {picture}"],
+            more={"orders": orders, "costs": costs.plain(), "cost_of_hit_rate": paired},
         )
 
     def _values(self, rule: str, seed: int) -> dict[str, Any]:
@@ -230,9 +228,9 @@ class SelectionRules(Study):
                         )
         return rows
 
-    def _notes(self, found: Mapping[Any, Any]) -> list[str]:
+    def _notes(self, paired: Sequence[Mapping[str, Any]]) -> list[str]:
         size, notes = len(self._values(FULL, self.seed)["drafters"]), []
-        for row in self._costs_of_hit_rate(found):
+        for row in paired:
             if row["measure"] != LENGTH or row["against"] == "lowest_goodput" or row["round"] < 2:
                 continue
             other = "the whole field" if row["against"] == FULL else f"{row['against']} at the same size"
@@ -274,7 +272,7 @@ def measured(job: Job) -> list[dict[str, Any]]:
 
 def mean_of(values: Sequence[float]) -> float:
     """The mean; nan without values, or where one is not known."""
-    return math.fsum(values) / len(values) if values else math.nan
+    return ratio(math.fsum(values), len(values))
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
