@@ -12,7 +12,17 @@ import numpy as np
 from scipy.special import stdtrit
 
 from arena.engines.forcing import Ended, in_key_order, lesson, odds_of, refusal, unfit
-from arena.engines.replay import Accounting, Odds, Starts, Tally, expect, pool, shape_of, unseen_end
+from arena.engines.replay import (
+    Accounting,
+    Odds,
+    Starts,
+    Tally,
+    expect,
+    fixed_starts,
+    pool,
+    shape_of,
+    unseen_end,
+)
 from arena.errors import ConfigError
 from arena.metrics import LEVEL, interval, ratio, require
 from arena.protocols import Drafter
@@ -88,7 +98,7 @@ def _fold(
     accounting: Accounting,
 ) -> None:
     shape = shape_of(trace, accounting)
-    fixed = {"own": None, "joint": trace.starts, "every": range(shape.first, shape.length)}[starts]
+    fixed = fixed_starts(starts, trace, shape)
     unseen = unseen_end(trace)
     for k in ks:
         group = trace.sampling, name, k

@@ -88,6 +88,13 @@ def unseen_end(trace: Trace) -> bool:
     return trace.finish == "stop" and not trace.end_logged and not trace.stopped_by_text
 
 
+def fixed_starts(starts: Starts, trace: Trace, shape: Shape) -> Sequence[int] | None:
+    """Gives the starts that are counted whatever the walk does; None where it walks the drafter's own."""
+    if starts == "own":
+        return None
+    return trace.starts if starts == "joint" else range(shape.first, shape.length)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One way in which a step can go.

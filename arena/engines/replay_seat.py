@@ -13,7 +13,7 @@ from typing import Any
 
 from arena import seeding
 from arena.engines.forcing import in_key_order, lesson, odds_of
-from arena.engines.replay import Starts, shape_of, walk
+from arena.engines.replay import Starts, fixed_starts, shape_of, walk
 from arena.engines.seats import DrafterSeat, Failure, Span
 from arena.errors import DrafterFault
 from arena.protocols import Capabilities
@@ -104,7 +104,7 @@ class ReplaySeat:
 def _walk(name: str, drafter: Any, text: Trace, plan: ReplayPlan) -> list[Verdict]:
     odds = odds_of(name, drafter, text, plan.draft_length, "arena", plan.key)
     shape = shape_of(text, "arena")
-    fixed = {"own": None, "joint": text.starts, "every": range(shape.first, shape.length)}[plan.starts]
+    fixed = fixed_starts(plan.starts, text, shape)
     key = seeding.fold(plan.key, text.prompt_id)
 
     def coin(start: int) -> float:
