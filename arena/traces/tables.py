@@ -49,14 +49,15 @@ def write(traces: Sequence[Trace], path: Path) -> None:
     """Writes texts sorted by id and sampling: all of them or nothing."""
     import pyarrow as pa
 
+    columns = schema()
     ordered = sorted(traces, key=lambda one: (one.prompt_id, one.sampling.temperature))
     rows = []
     for trace in ordered:
         sampling = trace.sampling
         warp = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
-        rows.append({name: warp.get(name, getattr(trace, name, None)) for name in schema().names})
+        rows.append({name: warp.get(name, getattr(trace, name, None)) for name in columns.names})
     with durable.replacing(path) as temporary:
-        tables.write(pa.Table.from_pylist(rows, schema=schema()), temporary)
+        tables.write(pa.Table.from_pylist(rows, schema=columns), temporary)
 
 
 def read(path: Path) -> Loaded:
