@@ -197,7 +197,7 @@ def acceptance(
     """
     expected = pool([expect(shape, odds, k) for shape, odds in texts], k)
     slack = 2.0 + 0.01 * expected.drafts
-    spread = np.zeros(_WALKS) if sure else _coins(texts, k)
+    spread = np.zeros(_WALKS) if sure else _coins(texts, k, expected.accepted)
     observed = _outside(counters.accepted, expected.accepted, len(texts))
     p = (1 + int((spread >= observed - slack).sum())) / (_WALKS + 1)
     if observed > slack and float(spread.max(initial=0.0)) < observed - slack:
@@ -210,9 +210,8 @@ def acceptance(
     return Check("acceptance", observed, p, "convicted" if p < ODDS else "healthy", says)
 
 
-def _coins(texts: Sequence[tuple[Shape, Odds]], k: int) -> np.ndarray:
+def _coins(texts: Sequence[tuple[Shape, Odds]], k: int, expected: Sequence[float]) -> np.ndarray:
     """How far walks with coins fall from their expectation, in the measure of :func:`_outside`."""
-    expected = pool([expect(shape, odds, k) for shape, odds in texts], k).accepted
     found = []
     for number in range(_WALKS):
         kept = np.zeros(k)
