@@ -17,13 +17,26 @@ def pack(ids: Any) -> Any:
     Returns:
         uint8[..., bytes], or ``ids`` where they cannot be packed.
     """
-    if not isinstance(ids, np.ndarray) or ids.dtype != np.int32 or not ids.size:
+    size = _width(ids)
+    if size is None:
         return ids
-    if int(ids.min()) < -1 or int(ids.max()) >= 0xFFFFFE:
-        return ids
-    size = 2 if int(ids.max()) < 0xFFFF else 3
     wide = np.ascontiguousarray(ids + 1, dtype="<u4")
     return np.ascontiguousarray(wide.view(np.uint8).reshape(*ids.shape, 4)[..., :size])
+
+
+def size_of(ids: Any) -> int:
+    """Gives the bytes of what :func:`pack` would give, packing nothing."""
+    size = _width(ids)
+    return int(ids.nbytes if size is None else ids.size * size)
+
+
+def _width(ids: Any) -> int | None:
+    """Bytes that each id needs; None where they cannot be packed."""
+    if not isinstance(ids, np.ndarray) or ids.dtype != np.int32 or not ids.size:
+        return None
+    if int(ids.min()) < -1 or int(ids.max()) >= 0xFFFFFE:
+        return None
+    return 2 if int(ids.max()) < 0xFFFF else 3
 
 
 def unpack(packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:

@@ -15,6 +15,7 @@ from arena.errors import ConfigError, RunError, one_of
 from arena.figures import grid, legend, save
 from arena.forecast import Forecast
 from arena.learning import draw_all
+from arena.places import resolve
 from arena.plot_numbers import (
     Played,
     diversity_numbers,
@@ -25,7 +26,7 @@ from arena.plot_numbers import (
     token_numbers,
 )
 from arena.plot_style import COLOURS, plain, style
-from arena.store import RunDirectory, resolve
+from arena.store import RunDirectory
 from arena.survival import survivors
 
 SUFFIXES = (".png", ".svg", ".pdf")

@@ -6,7 +6,7 @@ checks a drafter's behaviour, not its ancestry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -205,6 +205,3 @@ class Backend(Protocol):
     def shutdown(self) -> None:
         """Frees everything."""
         ...
-
-
-Clock = Callable[[], float]

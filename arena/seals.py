@@ -104,9 +104,14 @@ def files(run: Path, number: int) -> dict[str, str] | None:
     if not path.is_file():
         return None
     data = path.read_bytes()
-    value = json.loads(data)
+    try:
+        value = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
     if not isinstance(value, dict) or data != (canonical(value) + "\n").encode() or KEY not in value:
         raise ValueError("it is not as it was written")
+    if not isinstance(value.get("files"), dict):
+        raise ValueError("it lists no files")
     if (wrong := fault(value)) is not None:
         raise ValueError(wrong)
     return {str(name): str(item) for name, item in value["files"].items()}

@@ -59,9 +59,6 @@ class Simulator:
         """Answers once the tables are built."""
         return self._names
 
-    def check_memory(self) -> None:
-        """Has no limit of its own."""
-
     def _tabulate(self, roster: Roster) -> Field:
         sampling = self._experiment.sampling.record()
         law: TableLaw = self._verifier.law

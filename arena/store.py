@@ -17,25 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from arena import durable, seals, tables
 from arena.errors import ConfigError, RunError, one_of
-from arena.places import MANIFEST, ROOT, check_name, default_path, find, latest, resolve
+from arena.places import MANIFEST
 from arena.seals import canonical
 from arena.types import Commit, FieldStep, Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = [
-    "ROOT",
-    "SCHEMA_VERSION",
-    "RunDirectory",
-    "Status",
-    "canonical",
-    "check_name",
-    "default_path",
-    "find",
-    "latest",
-    "resolve",
-]
 
 SCHEMA_VERSION = 1
 Status = Literal["running", "complete", "failed", "interrupted"]

@@ -106,9 +106,8 @@ class Draft:
     @property
     def nbytes(self) -> int:
         """Payload of the arrays as they travel, bytes."""
-        return sum(
-            part.nbytes for part in (self.tokens, self.lengths, packing.pack(self.support), self.probs)
-        )
+        arrays = self.tokens.nbytes + self.lengths.nbytes + self.probs.nbytes
+        return arrays + packing.size_of(self.support)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travels with token ids in as few bytes as they need; it arrives as it was."""

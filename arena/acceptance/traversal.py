@@ -53,10 +53,9 @@ class Traversal(TreeRule):
             proposers = [drafter for drafter in owners if len(chains[drafter]) > depth]
             residual: Residual | None = None
             if proposers and scale > 0:
-                law = laws.law(node)
-                residual = Residual(law)
+                residual = Residual(laws.law(node))
                 tried: set[int] = set()
-                for drafter in ordered(self.order, proposers, chains, law, depth, choices, ranks):
+                for drafter in ordered(self.order, proposers, chains, laws, node, depth, choices, ranks):
                     chain, child = chains[drafter], int(tree.nodes[drafter, depth])
                     if child not in tried:
                         tried.add(child)

@@ -14,7 +14,7 @@ from arena.acceptance.residual import Residual
 from arena.acceptance.rule import TreeRule, ratio
 from arena.errors import ConfigError, one_of
 from arena.protocols import Choices, TargetLaws
-from arena.types import MAX_DRAFTERS, Chain, DraftTree, Floats
+from arena.types import MAX_DRAFTERS, Chain, DraftTree
 
 Order = Literal["keyed", "standing", "overlap"]
 
@@ -110,7 +110,7 @@ class Recursive(TreeRule):
             residual = Residual(law)
             alive = [drafter for drafter in alive if len(chains[drafter]) > depth]
             kept = -1
-            for drafter in ordered(self.order, alive, chains, law, depth, choices, ranks):
+            for drafter in ordered(self.order, alive, chains, laws, node, depth, choices, ranks):
                 chain = chains[drafter]
                 if kept < 0:
                     chance = ratio(residual.prob(int(chain.tokens[depth])), chain.prob(depth))
@@ -137,7 +137,8 @@ def ordered(
     order: Order,
     drafters: Sequence[int],
     chains: Sequence[Chain],
-    law: Floats,
+    laws: TargetLaws,
+    node: int,
     depth: int,
     choices: Choices,
     ranks: Sequence[int] | None,
@@ -147,12 +148,12 @@ def ordered(
     if order == "standing" and ranks is not None:
         return sorted(keyed, key=lambda drafter: ranks[drafter])
     if order == "overlap":
-        return sorted(keyed, key=lambda drafter: -overlap(law, chains[drafter], depth))
+        return sorted(keyed, key=lambda drafter: -overlap(laws, node, chains[drafter], depth))
     return keyed
 
 
-def overlap(law: Floats, chain: Chain, depth: int) -> float:
+def overlap(laws: TargetLaws, node: int, chain: Chain, depth: int) -> float:
     """Gives sum min(p, q) at a node: the chance that the chain alone is kept there."""
     support, draft_probs = chain.support[depth], chain.draft_probs[depth]
     live = draft_probs > 0
-    return float(np.minimum(law[support[live]], draft_probs[live]).sum())
+    return float(np.minimum(laws.probs(node, support[live]), draft_probs[live]).sum())

@@ -22,8 +22,9 @@ from arena.errors import ConfigError, RunError
 from arena.places import default_path, resolve
 from arena.roster import Roster, estimate
 from arena.roster import resolve as resolve_roster
+from arena.seals import canonical
 from arena.shown import printable_lines
-from arena.store import RunDirectory, canonical
+from arena.store import RunDirectory
 from arena.studies import Study
 
 EXPERIMENT = Annotated[

@@ -48,6 +48,10 @@ class Rules:
     contribution: bool = False
     measure: bool = False
 
+    def standing(self, names: Sequence[str]) -> list[int] | None:
+        """The rank of each drafter named; None where there are no standings yet."""
+        return None if self.ranks is None else [self.ranks[name] for name in names]
+
 
 @dataclass(frozen=True, slots=True)
 class LaneDrafts:
@@ -129,8 +133,7 @@ def _commit(
 ) -> tuple[tuple[int, ...], int, float, float]:
     rule = rules.commit
     if isinstance(rule, TreeRule):
-        ranks = None if rules.ranks is None else [rules.ranks[name] for name in drafts.names]
-        outcome = rule.commit(drafts.tree, drafts.chains, laws, choices, ranks)
+        outcome = rule.commit(drafts.tree, drafts.chains, laws, choices, rules.standing(drafts.names))
         return outcome.path, outcome.token, outcome.reached, outcome.bound
     if not drafts.names:
         return (), choices.draw(laws.law(0), 1), np.nan, np.nan
@@ -196,10 +199,10 @@ def _priced(
 ) -> FieldStep:
     """Adds what every sub-roster is worth here, and each drafter's share; in the order that is played."""
     order = rules.commit.order if isinstance(rules.commit, Recursive) else "keyed"
-    ranks = None if rules.ranks is None else [rules.ranks[name] for name in drafts.names]
+    ranks = rules.standing(drafts.names)
 
     def ordering(drafters: Sequence[int], node: int, depth: int) -> Sequence[int]:
-        return ordered(order, drafters, drafts.chains, laws.law(node), depth, choices, ranks)
+        return ordered(order, drafters, drafts.chains, laws, node, depth, choices, ranks)
 
     found = contribution(
         drafts.tree,

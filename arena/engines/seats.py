@@ -198,10 +198,6 @@ class VerifierSeat(Timed):
         except Exception as error:  # a chat template may refuse one prompt of many
             return f"it cannot be turned into tokens: {type(error).__name__}: {error}."
 
-    def decode_text(self, texts: Sequence[Sequence[int]]) -> list[str]:
-        """Turns token ids into text."""
-        return [self.verifier.decode_text(tokens) for tokens in texts]
-
     def step(self, request: VerifyRequest, *drafts: Draft | Failure) -> PassResult:
         """Judges one pass: one forward over the trees of all lanes of the group.
 

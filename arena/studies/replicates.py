@@ -22,7 +22,7 @@ from arena.config import BackendSection, Count
 from arena.errors import ConfigError, one_of
 from arena.metrics import ratio
 from arena.plot_numbers import Played, survival_numbers
-from arena.store import canonical
+from arena.seals import canonical
 from arena.studies.base import Note, Result, Study
 from arena.studies.playing import Job, base, play, play_all
 from arena.survival import Departure, departures, paired_rounds, sign_flip

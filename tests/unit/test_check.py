@@ -235,3 +235,12 @@ def test_going_on_from_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
         run(path, values())
     snapshot.write_bytes(whole)
     assert run(path, values()) is not None
+
+
+def test_a_seal_that_lists_no_files_is_damage_not_a_traceback(sound: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(sound, path)
+    seals.place(path, 1).write_text(seals.canonical(seals.close({"other": {}})) + "\n")
+    with pytest.raises(RunError, match=r"is damaged: it lists no files"):
+        RunDirectory.open(path).check_snapshots(1)
+    assert any("it lists no files" in str(problem) for problem in check(path).problems)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arena.packing import pack, size_of
 from arena.types import Draft
 
 
@@ -49,3 +50,9 @@ def test_nonsense_travels_too() -> None:
 def test_eight_lanes_of_four_tokens_fit_sixteen_kib(vocab: int) -> None:
     assert draft(vocab).nbytes <= 16 << 10
     assert len(pickle.dumps(draft(vocab), protocol=5)) <= 16 << 10
+
+
+@pytest.mark.parametrize("vocab", [2, 0xFFFF, 1 << 24, (1 << 31) - 1])
+def test_it_is_weighed_as_it_is_packed(vocab: int) -> None:
+    for ids in (draft(vocab).support, np.zeros((0, 4, 3), np.int32), np.full((2, 3), -7, np.int32)):
+        assert size_of(ids) == pack(ids).nbytes
