@@ -50,6 +50,20 @@ class StepCosts:
         if self.fixed + self.verify <= 0:
             raise ConfigError("a verifier pass costs nothing; expected a positive time.")
 
+    @classmethod
+    def of_pass(cls, target: float, draft: float, verify: float, lanes: int) -> StepCosts:
+        """Splits the time of a pass over one token a lane into its fixed part and its nodes.
+
+        Raises:
+            ConfigError: The nodes cost more than the pass.
+        """
+        if verify * lanes > target:
+            raise ConfigError(
+                f"nodes of {verify} ms on {lanes} lanes cost more than a whole pass, {target} ms; expected "
+                "--verify-ms to be the part of --target-ms that each node of a lane costs."
+            )
+        return cls(target - verify * lanes, draft, verify, lanes)
+
     def step(self, k: int) -> float:
         """Gives the time of a step with drafts of length k, ms; k = 0 is plain decoding."""
         return self.fixed + k * self.draft + self.lanes * (k + 1) * self.verify

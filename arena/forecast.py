@@ -51,6 +51,7 @@ class Forecast:
     Attributes:
         run: Where it lies.
         lanes: Lanes that are predicted for.
+        lanes_played: Lanes that shared a pass in the run.
         fixed: A verifier pass before any node is counted, ms.
         verify: One node, ms.
         passes: The measured passes that the two were fitted to.
@@ -60,6 +61,7 @@ class Forecast:
 
     run: str
     lanes: int
+    lanes_played: int
     fixed: float
     verify: float
     passes: tuple[Pass, ...]
@@ -112,7 +114,7 @@ def forecast(directory: RunDirectory, lanes: int | None = None) -> Forecast:
         )
     found.sort(key=lambda one: (one.rows[one.best_k].ms_per_token, one.drafter))
     return Forecast(
-        str(directory.path), wanted, fixed, verify, tuple(kept), len(passes) - len(kept), tuple(found)
+        str(directory.path), wanted, held, fixed, verify, tuple(kept), len(passes) - len(kept), tuple(found)
     )
 
 

@@ -222,6 +222,22 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def tokens_saved(records: Sequence[Mapping[str, Any]]) -> float | None:
+    """Gives the tokens that ``confident`` retirement did without, or None where another rule retired.
+
+    Against a schedule of fixed length, the cap's rounds for every retirement: rounds that were not
+    played, at the tokens that a round of that retirement committed on average.
+    """
+    saved, since, told = 0.0, [], False
+    for record in records:
+        since.append(record["committed"])
+        if retired := record["retired"]:
+            told = told or "rounds_saved" in retired["numbers"]
+            saved += retired["numbers"].get("rounds_saved", 0.0) * ratio(sum(since), len(since))
+            since = []
+    return saved if told else None
+
+
 def _field_steps(record: Mapping[str, Any]) -> int:
     """Lane-steps over which the field was summed up: none where the round was replayed."""
     return 0 if record["field"].get("replayed") else int(record["lane_steps"])

@@ -94,12 +94,7 @@ def predict(
 def _of_numbers(
     target_ms: float, draft_ms: float, alpha: float, verify_ms: float, lanes: int, max_k: int, format: Format
 ) -> None:
-    if verify_ms * lanes > target_ms:
-        raise ConfigError(
-            f"--verify-ms {verify_ms} for {lanes} lanes is more than a whole pass, --target-ms {target_ms}; "
-            "expected the part of a pass that its nodes cost."
-        )
-    costs = StepCosts(target_ms - verify_ms * lanes, draft_ms, verify_ms, lanes)
+    costs = StepCosts.of_pass(target_ms, draft_ms, verify_ms, lanes)
     rows, best = curve(alpha, costs, max_k), best_k(alpha, costs, max_k)
     found: dict[str, Any] = {
         "rows": [asdict(row) for row in rows],

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from arena.commands import fields
+from arena.commands import fields, pricing
 from arena.commands.output import (
     FORMAT,
     Format,
@@ -38,7 +38,6 @@ from arena.commands.readings import (
     reading_of,
     said,
 )
-from arena.costs import StepCosts
 from arena.errors import ConfigError
 from arena.traces import load
 
@@ -82,9 +81,11 @@ def replay(
     assume: ASSUME = None,
     only: ONLY = Only.every,
     by_category: Annotated[bool, typer.Option(help="Also show a table by category.")] = False,
-    target_ms: Annotated[float | None, typer.Option(help="A verifier pass over one token, ms.")] = None,
-    draft_ms: Annotated[float, typer.Option(help="One drafted token, ms.")] = 0.0,
-    verify_ms: Annotated[float, typer.Option(help="Part of --target-ms that each token costs, ms.")] = 0.0,
+    target_ms: pricing.TARGET = None,
+    draft_ms: pricing.DRAFT = None,
+    verify_ms: pricing.VERIFY = 0.0,
+    costs: pricing.COSTS = None,
+    lanes: pricing.LANES = None,
     format: FORMAT = Format.table,
 ) -> None:
     """Replay a log with any drafter and any draft length, without the target.
@@ -99,6 +100,10 @@ def replay(
     servers log the raw law, which is that law at temperature 1 without
     truncation; elsewhere have the server log processed ones.
 
+    With costs (--target-ms, or --costs RUN for those of a run played here), the
+    speed-up of every draft length and the best one. What a drafted token costs
+    is measured on this machine, along the log's own texts, unless it is given.
+
     `ngram` is vLLM's n-gram speculation: copyist with max_ngram=3, min_ngram=1,
     prefer=earliest.
 
@@ -106,6 +111,8 @@ def replay(
       arena replay vllm.jsonl --drafter ngram -k 4
 
       arena replay vllm.jsonl --drafter small=hf:model=smollm2-135m,drop=[0.4,0.54] --drafter ngram -k 1,2,4,8
+
+      arena replay vllm.jsonl --drafter ngram --target-ms 40 --verify-ms 0.5
 
       arena replay results/toy/20250101-120000-0a1b2c --drafter copyist --starts joint
     """
@@ -137,29 +144,30 @@ def replay(
         "unusable": list(loaded.unusable),
         "notes": notes,
     }
-    if target_ms is not None:
-        _price(body, StepCosts(target_ms - verify_ms, draft_ms, verify_ms))
+    used = {name: one for name, one in drafters.items() if any(row["drafter"] == name for row in shown)}
+    paid = pricing.prices(
+        used,
+        loaded.traces,
+        max(lengths),
+        target_ms=target_ms,
+        verify_ms=verify_ms,
+        draft_ms=draft_ms,
+        run=costs,
+        lanes=lanes,
+    )
+    if paid is not None:
+        body |= {"costs": paid.plain(), "best_k": pricing.price(shown, paid)}
+        notes.append(paid.words())
     if format is Format.json:
         print_json(body)
     elif format is Format.csv:
-        print_csv([*ROW, *(["speedup"] if target_ms is not None else [])], shown)
+        print_csv([*ROW, *(["speedup", "speedup_low", "speedup_high"] if paid else [])], shown)
     else:
         _show(body, by_category)
 
 
 def _refusals(refused: dict[str, list[str]]) -> list[str]:
     return [f"{name}: {len(why)} texts are not replayed; first: {why[0]}" for name, why in refused.items()]
-
-
-def _price(body: dict[str, Any], costs: StepCosts) -> None:
-    best: dict[str, int] = {}
-    rates: dict[str, float] = {}
-    for row in body["rows"]:
-        row["speedup"] = costs.step(0) * row["acceptance_length"] / costs.step(row["k"])
-        name = f"{row['drafter']} {row['sampling']}"
-        if row["speedup"] > rates.get(name, 1.0):
-            rates[name], best[name] = row["speedup"], row["k"]
-    body["best_k"] = best
 
 
 def _show(body: dict[str, Any], by_category: bool) -> None:
@@ -188,7 +196,7 @@ def _show(body: dict[str, Any], by_category: bool) -> None:
             number(row["hit_rate"]),
             number(row["drafts"], 1),
             " ".join(number(value, 1) for value in row["accepted"]),
-            *([number(row["speedup"], 2) + "x"] if priced else []),
+            *([_speedup(row)] if priced else []),
         ]
         for row in body["rows"]
     ]
@@ -204,3 +212,8 @@ def _show(body: dict[str, Any], by_category: bool) -> None:
         out.print(Text(printable(f"best K of {name}: {k}")))
     for text in body["notes"]:
         out.print(Text(printable(text), style="yellow"), soft_wrap=True)
+
+
+def _speedup(row: dict[str, Any]) -> str:
+    ends = f" ({number(row['speedup_low'], 2)} to {number(row['speedup_high'], 2)})"
+    return number(row["speedup"], 2) + "x" + ("" if math.isnan(row["low"]) else ends)

@@ -8,7 +8,7 @@ values go to the manifest alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from arena import seeding
 from arena.acceptance.tree import merge
 from arena.engines.judge import Rules, gather, judge
 from arena.protocols import Drafter, Verifier
+from arena.traces.records import Trace
 from arena.types import Chain, LaneStep, LaneWork, ProposeRequest, Sampling
 
 MOST_REPEATS = 5
@@ -73,6 +74,46 @@ def probe_drafter(drafter: Drafter, plan: ProbePlan) -> float:
     drafter.reset({lane: plan.tokens(lane, "text 0", plan.context) for lane in range(plan.lanes)})
     ask()  # the contexts are taken in here
     return _median_ms(ask, plan.seconds) / plan.draft_length
+
+
+def probe_along(drafter: Drafter, texts: Sequence[Trace], k: int, lanes: int, seconds: float = 1.0) -> float:
+    """Gives the time of one drafted token along recorded texts, all lanes together, ms.
+
+    Lanes hold the beginnings of texts, half of each, so that a drafter that looks its
+    context up has one of a real length; one token is committed a call.
+
+    Args:
+        drafter: Whom to time.
+        texts: What was recorded; lanes beyond their number hold some of them again.
+        k: Draft length.
+        lanes: Texts that are drafted for at once.
+        seconds: Time after which no further call is begun.
+    """
+    held = {lane: texts[lane % len(texts)] for lane in range(lanes)}
+    places = {lane: len(text.tokens) // 2 for lane, text in held.items()}
+    contexts = {lane: (*text.prompt, *text.tokens[: places[lane]]) for lane, text in held.items()}
+    drafter.reset(contexts)
+    done = 0
+
+    def ask() -> None:
+        nonlocal done
+        lanes_of = tuple(
+            LaneWork(
+                lane=lane,
+                step=LaneStep(f"probe {lane}", done),
+                fresh=done == 0,
+                tokens=text.tokens[places[lane] + done - 1 :][:1] or text.tokens[-1:]
+                if done
+                else contexts[lane],
+                k=k,
+            )
+            for lane, text in held.items()
+        )
+        drafter.propose(ProposeRequest(0, texts[0].sampling, lanes_of))
+        done += 1
+
+    ask()  # the contexts are taken in here
+    return _median_ms(ask, seconds) / k
 
 
 def probe_verifier(verifier: Verifier, rules: Rules, plan: ProbePlan) -> list[tuple[int, float]]:

@@ -1,8 +1,8 @@
-"""Plays table rounds for minutes on Ray and watches memory, descriptors and the object store.
+"""Plays rounds for minutes on Ray and watches memory, descriptors and the object store.
 
-``python -m experiments.bench.soak [--seconds 300] [--backend ray|local]``. One JSON object
-on stdout; exit code 1 if anything grew. Nobody is retired, so that the same workers, a
-learner among them, live from the first round to the last.
+``python -m experiments.bench.soak [--seconds 300] [--experiment toy] [--backend ray|local]``. One
+JSON object on stdout; exit code 1 if anything grew. Nobody is retired, so that the same
+workers, a learner among them, live from the first round to the last.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from arena.engines.health import Healthy
 from arena.store import RunDirectory
 from arena.tournament import Tournament, Watcher, make_backend
 
+LEARNERS = {"toy": ["drafters.gil={kind: sprinter, order: 2}"]}
+"""What an experiment needs for a learner to be in its field."""
 MB_ALLOWED, SHARE_ALLOWED, FILES_ALLOWED = 12.0, 0.06, 4
 """Growth of a process between the second and the last quarter that is still called flat."""
 
@@ -54,32 +56,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--backend", choices=("ray", "local"), default="ray")
+    parser.add_argument("--experiment", default="toy", help="a name or a YAML file")
     parser.add_argument("--keep", type=Path, help="keep the run directory here")
     wanted = parser.parse_args()
     experiment = config.load(
-        "toy",
+        wanted.experiment,
         [
             f"backend.kind={wanted.backend}",
             "retirement.kind=never",
             "rounds.max=1000000",
             "engine.calibrate=false",
-            "drafters.gil={kind: sprinter, order: 2}",
+            *LEARNERS.get(wanted.experiment, ()),
         ],
     )
     folder = wanted.keep or Path(tempfile.mkdtemp(prefix="soak-")) / "run"
     directory = RunDirectory.create(folder, experiment.to_yaml(), {"experiment": "soak"})
     backend = make_backend(experiment)
-    names = ["verifier", "scoreboard", *sorted(experiment.drafters)]
-    seen: dict[str, list[dict[str, float]]] = {name: [] for name in ("driver", *names)}
+    seen: dict[str, list[dict[str, float]]] = {}
     store: list[float] = []
     began, rounds, tokens = time.monotonic(), 0, 0
 
     def closed(record: Any) -> None:
         nonlocal rounds, tokens
         rounds, tokens = rounds + 1, tokens + record["committed"]
-        seen["driver"].append(Healthy().health())
-        for name in names:
-            seen[name].append(backend.wait([backend.submit(name, "health")], timeout=60)[0])
+        seen.setdefault("driver", []).append(Healthy().health())
+        for name in ("verifier", "scoreboard", *record["alive"]):
+            seen.setdefault(name, []).append(backend.wait([backend.submit(name, "health")], timeout=60)[0])
         store.append(store_mb())
         if time.monotonic() - began > wanted.seconds:
             raise Enough
@@ -102,7 +104,9 @@ def main() -> int:
             "files_first": files[0],
             "files_last": files[-1],
         }
-        if more > max(MB_ALLOWED, SHARE_ALLOWED * memory[0]) or opened > FILES_ALLOWED:
+        if more > max(LEARNERS = {"toy": ["drafters.gil={kind: sprinter, order: 2}"]}
+"""What an experiment needs for a learner to be in its field."""
+MB_ALLOWED, SHARE_ALLOWED * memory[0]) or opened > FILES_ALLOWED:
             grew.append(name)
     if growth(store) > MB_ALLOWED:
         grew.append("object store")

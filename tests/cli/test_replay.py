@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from arena.cli import app
 from arena.commands.fields import parse
 from arena.errors import ConfigError
+from arena.forecast import forecast
+from arena.store import RunDirectory
 from arena.traces import Trace, tables
 from arena.types import Sampling
 from tests import runs
@@ -56,7 +58,41 @@ def test_costs_name_the_best_k(played: Path) -> None:
     arguments = ["--drafter", f"near={TABLE},mix=0.1", "--target-ms", "10", "--draft-ms", "1"]
     body = json.loads(call("replay", str(played), *arguments, "-f", "json"))
     assert set(body["best_k"]) == {"near T=1"}
+    row = body["rows"][0]
+    step = 10 + row["offered"] / row["steps"]  # near a budget's end fewer are asked for
+    assert row["speedup"] == pytest.approx(10 / step * row["acceptance_length"])
+    assert row["speedup_low"] < row["speedup"] < row["speedup_high"]
+    assert body["costs"]["near"] == {
+        "fixed": 10, "draft": 1, "verify": 0, "lanes": 1, "source": "given",
+    }  # fmt: skip
     assert "speed-up" in call("replay", str(played), *arguments)
+
+
+def test_what_a_draft_costs_is_measured_where_it_is_not_given(played: Path) -> None:
+    arguments = ["--drafter", f"near={TABLE},mix=0.1", "--drafter", "ngram", "--target-ms", "1000"]
+    body = json.loads(call("replay", str(played), *arguments, "-f", "json"))
+    assert {one["source"] for one in body["costs"].values()} == {"measured"}
+    assert all(0 < one["draft"] < 1000 for one in body["costs"].values())
+
+
+def test_costs_of_a_run_are_its_clock_values(played: Path) -> None:
+    name = "near"
+    found = forecast(RunDirectory.open(played))
+    body = json.loads(
+        call("replay", str(played), "--drafter", f"{name}=copyist", "--drafter", "late=copyist",
+             "--costs", str(played), "-f", "json")
+    )  # fmt: skip
+    mine, late = body["costs"][name], body["costs"]["late"]
+    assert (mine["fixed"], mine["verify"], mine["lanes"]) == (found.fixed, found.verify, found.lanes)
+    assert mine["draft"] == next(one.draft_ms for one in found.drafters if one.drafter == name)
+    assert (mine["source"], late["source"]) == ("run", "measured")
+
+
+def test_contradictory_costs_are_refused(played: Path) -> None:
+    one = ("replay", str(played), "--drafter", "ngram")
+    assert "add --target-ms" in refused(*one, "--draft-ms", "1")
+    assert "leave one out" in refused(*one, "--target-ms", "5", "--costs", str(played))
+    assert "more than a whole pass" in refused(*one, "--target-ms", "5", "--verify-ms", "6")
 
 
 def test_joint_starts_are_the_recorded_ones(played: Path) -> None:

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 from arena import confident, retirement
+from arena.commands.results import overview
 from arena.errors import ConfigError
 from arena.metrics import Counts, pool
+from arena.records import tokens_saved
 from arena.retirement import Standings
 from arena.scoreboard import RoundTally
+from arena.store import RunDirectory
+from tests import runs
 
 
 def tally(rates: dict[str, list[int]], first: int = 0) -> RoundTally:
@@ -85,3 +92,23 @@ def test_options_are_checked():
         retirement.get("confident", delta=0)
     with pytest.raises(ConfigError, match="hit_rate or goodput"):
         retirement.get("confident", by="speed")
+
+
+def record(committed: int, saved: float | None = None, kind: str = "rounds_saved") -> dict[str, Any]:
+    return {"committed": committed, "retired": None if saved is None else {"numbers": {kind: saved}}}
+
+
+def test_tokens_saved_are_the_rounds_that_were_not_played() -> None:
+    rounds = [record(100), record(140, 6), record(90, 7), record(80)]
+    assert tokens_saved(rounds) == pytest.approx(6 * 120 + 7 * 90)
+    assert tokens_saved([record(100), record(100, 0.4, "hit_rate")]) is None
+    assert tokens_saved([]) is None
+
+
+def test_a_played_run_tells_the_tokens_it_saved(tmp_path: Path) -> None:
+    runs.run(tmp_path / "run", runs.body(retirement={"kind": "confident", "cap": 3}))
+    directory = RunDirectory.open(tmp_path / "run")
+    shown = overview(directory)["tokens_saved"]
+    left = [r["retired"]["numbers"]["rounds_saved"] for r in directory.rounds() if r["retired"]]
+    assert 0 <= shown == tokens_saved(directory.rounds())
+    assert (shown > 0) == any(left)

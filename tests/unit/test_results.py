@@ -9,13 +9,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from arena.commands import results
+from arena.commands import known, results
 from arena.commands.output import plain, printable
 from arena.errors import ConfigError, RunError
 from arena.store import RunDirectory
 
 app = typer.Typer()
-for command in (results.show, results.ls, results.plot):
+for command in (results.show, known.ls, results.plot):
     app.command()(command)
 
 
@@ -27,7 +27,7 @@ def call(*arguments: str) -> str:
 
 def test_show_as_json_has_the_documented_shape(finished: RunDirectory) -> None:
     found = json.loads(call("show", str(finished.path), "-f", "json"))
-    assert list(found) == ["run", "status", "champion", "rules", "costs", "pace", "rounds"]
+    assert list(found) == ["run", "status", "champion", "rules", "costs", "tokens_saved", "pace", "rounds"]
     assert (found["status"], found["champion"], len(found["rounds"])) == ("complete", "six", 5)
     first = found["rounds"][0]
     assert list(first) == ["round", "alive", "retired", "withdrawn", "share_of_bound", "standings"]
