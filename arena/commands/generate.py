@@ -16,10 +16,12 @@ from arena.types import Sampling
 
 CHEAP = (
     "long=copyist:max_ngram=5,min_ngram=3",
+    "first=copyist:max_ngram=5,min_ngram=3,prefer=earliest",
     "short=copyist:max_ngram=2,min_ngram=2",
     "words=sprinter:order=4",
 )
-"""A long match is worth more tokens than a short one: each keeps rates of its own."""
+"""A long match is worth more tokens than a short one: each keeps rates of its own. In a text that
+goes round in circles the first occurrence can be copied furthest; elsewhere the latest is the likelier."""
 
 
 def generate(

@@ -14,18 +14,14 @@ from typing import Any
 import torch
 
 from arena import prompts as prompt_sets
-from arena import registry
+from arena.commands import fields
+from arena.commands.generate import CHEAP
 from arena.generate import Generator, Text
 from arena.models.load import layer_depths, load_model
 from arena.types import Sampling
 from arena.verifiers.hf import HFVerifier
 
 Note = Callable[[str], None]
-CHEAP: dict[str, tuple[str, dict[str, Any]]] = {
-    "long": ("copyist", {"max_ngram": 5, "min_ngram": 3}),
-    "short": ("copyist", {"max_ngram": 2, "min_ngram": 2}),
-    "words": ("sprinter", {"order": 4}),
-}
 
 
 def play(
@@ -56,13 +52,8 @@ def play(
     verifier = HFVerifier(model=model, dtype=dtype, lanes=1)
     chosen = prompt_sets.load("mixed").prompts[:: max(1, 72 // prompts)][:prompts]
     texts = [verifier.encode(one.messages, one.text) for one in chosen]
-    note("pricing a pass and a node")
-    known = registry.catalogue()
-    field = {
-        name: registry.load_class(known[kind])(name=name, **options)
-        for name, (kind, options) in CHEAP.items()
-    }
-    generator = Generator(verifier, field)
+    note("pricing passes")
+    generator = Generator(verifier, fields.build(CHEAP))
     ours: list[Text] = []
 
     def mine(text: Sequence[int]) -> list[int]:
@@ -123,8 +114,10 @@ def _report(
         {"name": f"{name}: speed", "value": value, "unit": "tokens/s"} for name, value in speed.items()
     ]
     rows += [
-        {"name": "a pass, before any node", "value": generator.fixed, "unit": "ms"},
-        {"name": "a node", "value": generator.node, "unit": "ms"},
+        *(
+            {"name": f"a pass over {n} nodes", "value": ms, "unit": "ms"}
+            for n, ms in zip(generator.costs.nodes, generator.costs.ms, strict=True)
+        ),
         {"name": "arena: tokens a pass", "value": count / passes, "unit": "tokens"},
         {
             "name": "arena: nodes a pass",

@@ -104,9 +104,7 @@ def main() -> int:
             "files_first": files[0],
             "files_last": files[-1],
         }
-        if more > max(LEARNERS = {"toy": ["drafters.gil={kind: sprinter, order: 2}"]}
-"""What an experiment needs for a learner to be in its field."""
-MB_ALLOWED, SHARE_ALLOWED * memory[0]) or opened > FILES_ALLOWED:
+        if more > max(MB_ALLOWED, SHARE_ALLOWED * memory[0]) or opened > FILES_ALLOWED:
             grew.append(name)
     if growth(store) > MB_ALLOWED:
         grew.append("object store")

@@ -12,9 +12,7 @@ from arena.check import check
 from arena.commands.results import overview
 from arena.errors import ConfigError
 from arena.records import summary
-from arena.replayed import make
 from arena.store import RunDirectory
-from arena.tournament import Watcher, make_backend
 from arena.traces import load
 from tests import runs
 
@@ -26,14 +24,8 @@ def replay(
     values["drafters"] = {**values["drafters"], "learner": {"kind": "sprinter", "order": 2}}
     engine = {"kind": "replay", "trace": str(trace), "workers": workers, "starts": starts}
     values["engine"] = {**values["engine"], **engine}
-    experiment = config.build(values, "test")
-    directory = RunDirectory.create(path, experiment.to_yaml(), {"created": "2026-01-01T00:00:00Z"})
-    backend = make_backend(experiment)
-    try:
-        make(experiment, directory, backend, Watcher()).run()
-    finally:
-        backend.shutdown()
-    return directory
+    runs.run(path, values)
+    return RunDirectory.open(path)
 
 
 @pytest.fixture(scope="module")

@@ -20,10 +20,9 @@ from arena.check import check
 from arena.commands import play
 from arena.errors import RunError
 
-from ..killing import values
+from ..killing import survive, values
 from ..runs import files, run
 
-ROOT = Path(__file__).parents[2]
 KILLS, CUTS = 20, 12
 
 
@@ -34,20 +33,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return files(path)
 
 
-def test_kill_9_at_random_moments_changes_no_byte(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["live", "replay"])
+def test_kill_9_at_random_moments_changes_no_byte(engine: str, tmp_path: Path) -> None:
     # The learner's snapshots are part of it: four drafters, three rounds, seeded moments.
-    got = subprocess.run(
-        [sys.executable, "-m", "tests.killing", str(tmp_path), "11", str(KILLS)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert got.returncode == 0, got.stderr[-2000:]
-    result = json.loads(got.stdout)
-    assert result["killed"] >= KILLS
-    assert (result["different"], result["problems"]) == ([], [])
-    assert len(set(result["rounds"])) > 1  # not all of them died in the same round
+    survive(tmp_path, seed=11, kills=KILLS, engine=engine, kind="local")
 
 
 class PowerCut(BaseException):
