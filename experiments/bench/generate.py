@@ -7,6 +7,7 @@ and assisted generation with a model of the verifier's own layers without twelve
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from arena import prompts as prompt_sets
 from arena.commands import fields
 from arena.commands.generate import CHEAP
 from arena.generate import Generator, Text
+from arena.model_audit import TOLERANCE, Divergence, classify
 from arena.models.load import layer_depths, load_model
 from arena.types import Sampling
 from arena.verifiers.hf import HFVerifier
@@ -80,7 +82,13 @@ def play(
             said[name].append(way(text))
             seconds[name] += time.perf_counter() - began
         note(f"{index + 1} of {len(texts)} prompts")
-    return _report(verifier, ours, generator, seconds, said)
+    note("comparing the texts")
+    found = [
+        fault
+        for index, text in enumerate(texts)
+        if (fault := _difference(verifier, index, text, said["plain"][index], said["arena"][index]))
+    ]
+    return _report(verifier, ours, generator, seconds, said, found)
 
 
 def _theirs(net: Any, tokens: int, how: dict[str, Any]) -> Callable[[Sequence[int]], list[int]]:
@@ -95,21 +103,33 @@ def _theirs(net: Any, tokens: int, how: dict[str, Any]) -> Callable[[Sequence[in
     return call
 
 
+def _difference(
+    verifier: HFVerifier, index: int, prompt: Sequence[int], plain: Sequence[int], mine: Sequence[int]
+) -> Divergence | None:
+    """Classifies the first token that differs from plain decoding by plain logits; None where none does."""
+    if list(plain) == list(mine):
+        return None
+    at = next((i for i, (a, b) in enumerate(zip(plain, mine, strict=False)) if a != b), None)
+    if at is None:
+        return Divergence(index, min(len(plain), len(mine)), math.inf, "fault")
+    with torch.no_grad():
+        ids = torch.tensor([[*prompt, *plain[:at]]], device=verifier.net.device)
+        logits = verifier.net(ids).logits[0, -1].float().log_softmax(-1)
+    scores = {token: float(logits[token]) for token in (int(logits.argmax()), plain[at], mine[at])}
+    return classify(index, at, scores, mine[at], TOLERANCE[verifier.dtype])
+
+
 def _report(
     verifier: HFVerifier,
     ours: Sequence[Text],
     generator: Generator,
     seconds: dict[str, float],
     said: dict[str, list[list[int]]],
+    differences: Sequence[Divergence],
 ) -> dict[str, Any]:
     speed = {name: sum(map(len, said[name])) / seconds[name] for name in seconds}
     passes = sum(len(text.passes) for text in ours)
     count = sum(len(text.tokens) for text in ours)
-    differ = [
-        index
-        for index, (mine, plain) in enumerate(zip(said["arena"], said["plain"], strict=True))
-        if mine != plain
-    ]
     rows: list[dict[str, Any]] = [
         {"name": f"{name}: speed", "value": value, "unit": "tokens/s"} for name, value in speed.items()
     ]
@@ -124,7 +144,14 @@ def _report(
             "value": sum(p.nodes for t in ours for p in t.passes) / passes,
             "unit": "nodes",
         },
-        {"name": f"texts that differ from plain, of {len(ours)}", "value": len(differ), "unit": ""},
+        *(
+            {
+                "name": f"texts that part from plain by a {kind}, of {len(ours)}",
+                "value": sum(one.verdict == kind for one in differences),
+                "unit": "",
+            }
+            for kind in ("tie", "fault")
+        ),
     ]
     best = max(value for name, value in speed.items() if name != "arena")
     ratios = {
