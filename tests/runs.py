@@ -7,8 +7,9 @@ from typing import Any
 
 from arena import config
 from arena.crown import Champion
+from arena.replayed import make
 from arena.store import RunDirectory
-from arena.tournament import Tournament, Watcher, make_backend
+from arena.tournament import Watcher, make_backend
 
 TABLE = {"kind": "table", "vocab": 12, "order": 2, "seed": 3, "sharpness": 1.5}
 
@@ -46,7 +47,7 @@ def run(path: Path, values: dict[str, Any] | None = None, watcher: Watcher | Non
         directory = RunDirectory.create(path, experiment.to_yaml(), {"created": "2026-01-01T00:00:00Z"})
     backend = make_backend(experiment)
     try:
-        return Tournament(experiment, directory, backend, watcher or Watcher()).run()
+        return make(experiment, directory, backend, watcher or Watcher()).run()
     finally:
         backend.shutdown()
 
