@@ -89,8 +89,13 @@ class LanguageModel(LaneDrafter):
     @classmethod
     def vocabulary_fingerprint(cls, **options: Any) -> str | None:
         """Hashes the tokenizer's vocabulary, loading no weights."""
-        trust = bool(options.get("trust_remote_code", False))
-        return _fingerprint(*_describe(options.get("model", DEFAULT_MODEL), trust))
+        from arena.models import load
+
+        trust, model = bool(options.get("trust_remote_code", False)), options.get("model", DEFAULT_MODEL)
+        try:
+            return load.fingerprint(model, trust_remote_code=trust)
+        except ModelError:
+            return _fingerprint(load.load_config(model, trust_remote_code=trust), None)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -102,13 +103,19 @@ def vocab_fingerprint(tokenizer: Any) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(name: str) -> str:
+def fingerprint(name: str, *, trust_remote_code: bool = False) -> str:
     """Hashes the vocabulary of a model by its name, without loading weights.
 
     Args:
         name: As for :func:`arena.models.files.resolve`.
+        trust_remote_code: Whether code shipped with the model may run.
 
     Returns:
         16 hex digits; see :func:`vocab_fingerprint`.
     """
-    return vocab_fingerprint(load_tokenizer(name))
+    return _fingerprint(name, str(resolve(name)), trust_remote_code)
+
+
+@functools.lru_cache(maxsize=64)  # a roster names one model many times, and reading it takes half a second
+def _fingerprint(name: str, resolved: str, trust_remote_code: bool) -> str:
+    return vocab_fingerprint(load_tokenizer(name, trust_remote_code=trust_remote_code))

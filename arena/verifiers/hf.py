@@ -82,7 +82,8 @@ class HFVerifier:
     @classmethod
     def vocabulary_fingerprint(cls, **options: Any) -> str:
         """The tokenizer's fingerprint; no weights are loaded."""
-        return fingerprint(options.get("model", "smollm2-135m"))
+        trust = bool(options.get("trust_remote_code", False))
+        return fingerprint(options.get("model", "smollm2-135m"), trust_remote_code=trust)
 
     @property
     def vocabulary(self) -> Vocabulary:
