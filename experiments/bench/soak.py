@@ -1,6 +1,6 @@
 """Plays rounds for minutes on Ray and watches memory, descriptors and the object store.
 
-``python -m experiments.bench.soak [--seconds 300] [--experiment toy] [--backend ray|local]``. One
+``python -m experiments.bench.soak [--seconds 300] [--experiment toy] [section.key=value ...]``. One
 JSON object on stdout; exit code 1 if anything grew. Nobody is retired, so that the same
 workers, a learner among them, live from the first round to the last.
 """
@@ -57,6 +57,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--backend", choices=("ray", "local"), default="ray")
     parser.add_argument("--experiment", default="toy", help="a name or a YAML file")
+    parser.add_argument("changes", nargs="*", metavar="section.key=value", help="of the experiment")
     parser.add_argument("--keep", type=Path, help="keep the run directory here")
     wanted = parser.parse_args()
     experiment = config.load(
@@ -67,6 +68,7 @@ def main() -> int:
             "rounds.max=1000000",
             "engine.calibrate=false",
             *LEARNERS.get(wanted.experiment, ()),
+            *wanted.changes,
         ],
     )
     folder = wanted.keep or Path(tempfile.mkdtemp(prefix="soak-")) / "run"
