@@ -79,10 +79,10 @@ def survive(
         bury(folder, wait=0)
     assert killer.returncode == 0, err[-2000:]
     result: dict[str, Any] = json.loads(out)
-    assert result["killed"] >= kills
-    assert (result["different"], result["problems"]) == ([], [])
+    assert result["killed"] >= kills, result
+    assert (result["different"], result["problems"]) == ([], []), result
     # A few kills may miss a round; many must not.
-    assert kills < 20 or set(result["rounds"]) >= set(range(result["of"])), result["rounds"]
+    assert kills < 20 or set(result["rounds"]) >= set(range(result["of"])), result
     return result
 
 
