@@ -48,7 +48,7 @@ def generate(
     said = sys.stdin.read() if prompt == "-" else prompt
     how = sampling.check(Sampling(temperature))
     drafters = fields.build(drafter or list(CHEAP))
-    verifier = registry.load_class(registry.VERIFIERS["hf"])(model=model, lanes=1)
+    verifier = registry.load_class(registry.VERIFIERS["hf"])(model=model, lanes=1, prepack=True)
     text = Generator(verifier, drafters, k=k).generate(
         verifier.encode((("user", said),), ""), tokens, how, seed=seed
     )

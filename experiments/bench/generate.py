@@ -51,7 +51,8 @@ def play(
     """
     if threads:
         torch.set_num_threads(threads)
-    verifier = HFVerifier(model=model, dtype=dtype, lanes=1)
+    verifier = HFVerifier(model=model, dtype=dtype, lanes=1, prepack=True)
+    theirs = load_model(model, dtype=dtype)  # as transformers loads it: weights of its own
     chosen = prompt_sets.load("mixed").prompts[:: max(1, 72 // prompts)][:prompts]
     texts = [verifier.encode(one.messages, one.text) for one in chosen]
     note("pricing passes")
@@ -63,13 +64,13 @@ def play(
         return ours[-1].tokens
 
     ways: dict[str, Callable[[Sequence[int]], list[int]]] = {
-        "plain": _theirs(verifier.net, tokens, {}),
-        "prompt lookup": _theirs(verifier.net, tokens, {"prompt_lookup_num_tokens": lookup}),
+        "plain": _theirs(theirs, tokens, {}),
+        "prompt lookup": _theirs(theirs, tokens, {"prompt_lookup_num_tokens": lookup}),
     }
     if assisted:
-        layers = int(verifier.net.config.num_hidden_layers)
+        layers = int(theirs.config.num_hidden_layers)
         small = load_model(model, dtype=dtype, keep_layers=layer_depths(layers, (0.2667, 0.6667)))
-        ways["assisted"] = _theirs(verifier.net, tokens, {"assistant_model": small})
+        ways["assisted"] = _theirs(theirs, tokens, {"assistant_model": small})
     ways["arena"] = mine
     for way in ways.values():
         way(texts[0][:16])  # warms; not counted
@@ -86,7 +87,7 @@ def play(
     found = [
         fault
         for index, text in enumerate(texts)
-        if (fault := _difference(verifier, index, text, said["plain"][index], said["arena"][index]))
+        if (fault := _difference(theirs, index, text, said["plain"][index], said["arena"][index]))
     ]
     return _report(verifier, ours, generator, seconds, said, found)
 
@@ -104,7 +105,7 @@ def _theirs(net: Any, tokens: int, how: dict[str, Any]) -> Callable[[Sequence[in
 
 
 def _difference(
-    verifier: HFVerifier, index: int, prompt: Sequence[int], plain: Sequence[int], mine: Sequence[int]
+    net: Any, index: int, prompt: Sequence[int], plain: Sequence[int], mine: Sequence[int]
 ) -> Divergence | None:
     """Classifies the first token that differs from plain decoding by plain logits; None where none does."""
     if list(plain) == list(mine):
@@ -113,10 +114,10 @@ def _difference(
     if at is None:
         return Divergence(index, min(len(plain), len(mine)), math.inf, "fault")
     with torch.no_grad():
-        ids = torch.tensor([[*prompt, *plain[:at]]], device=verifier.net.device)
-        logits = verifier.net(ids).logits[0, -1].float().log_softmax(-1)
+        ids = torch.tensor([[*prompt, *plain[:at]]], device=net.device)
+        logits = net(ids).logits[0, -1].float().log_softmax(-1)
     scores = {token: float(logits[token]) for token in (int(logits.argmax()), plain[at], mine[at])}
-    return classify(index, at, scores, mine[at], TOLERANCE[verifier.dtype])
+    return classify(index, at, scores, mine[at], TOLERANCE[str(net.dtype).removeprefix("torch.")])
 
 
 def _report(
