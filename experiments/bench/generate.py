@@ -29,8 +29,8 @@ Note = Callable[[str], None]
 def play(
     *,
     model: str = "smollm2-135m",
-    prompts: int = 3,
-    tokens: int = 96,
+    prompts: int = 4,
+    tokens: int = 256,
     lookup: int = 10,
     assisted: int = 1,
     threads: int = 0,
