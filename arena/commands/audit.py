@@ -57,17 +57,19 @@ def audit(
     Every draft, every choice of a rule and every completion of the text is
     enumerated over a grid of small laws: zeros, point masses, temperatures, end
     tokens, budgets. So the total variation (TV) printed is exact: a lossless
-    rule shows rounding, about 1e-16; one that moves the law by 1e-9 is convicted.
+    rule shows rounding, about 1e-16; one that moves the law by 1e-9 is
+    convicted.
 
     Acceptance length is 1 + the draft tokens kept a step, over three groups of
     cases: one drafter, different drafters, several draws from one (siblings).
     "Of bound": its share of what optimal transport allows a lossless rule, node
     by node; a dash where that bound does not apply.
 
-    With --model, a language model is sampled through the live code (recursive, or
-    the rules named) and its first tokens and bigrams are compared with its own law by
-    G-tests, whose odds of a false alarm are stated; greedy text is compared with
-    plain decoding, and its first difference called a tie or a fault.
+    With --model, a language model is sampled through the live code (recursive,
+    or the rules named) and its first tokens and bigrams are compared with its
+    own law by G-tests, whose odds of a false alarm are stated; greedy text is
+    compared with plain decoding, and its first difference called a tie or a
+    fault.
 
     Exit code 1 if any claim is false.
 

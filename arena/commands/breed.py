@@ -24,10 +24,10 @@ def breed(
 ) -> None:
     """Breed an experiment's cohort: decode text from its verifier and teach it to all that learn.
 
-    `arena run EXP` with the same cohort.warm_tokens does this by itself before round 1;
-    here it is done ahead of time, with progress. Everything is kept in the user's cache
-    by content, so nothing is bred twice, and a call that was cut short goes on. The
-    prompts are those that the rounds will not play.
+    `arena run EXP` with the same cohort.warm_tokens does this by itself before
+    round 1; here it is done ahead of time, with progress. Everything is kept in
+    the user's cache by content, so nothing is bred twice, and a call that was
+    cut short goes on. The prompts are those that the rounds will not play.
 
     Examples:
       arena breed story --tokens 2000

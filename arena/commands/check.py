@@ -22,10 +22,11 @@ def check(
 ) -> None:
     """Re-verify a run, finished or not, from its files alone.
 
-    Every file is compared with its seal, so that one flipped byte is found; counts, verdicts,
-    texts, retirements and the champion are worked out again from the tables, the config and
-    the seed. Exits with 1 if anything does not agree. Timing, pictures and reports decide
-    nothing and are compared with their seals at most.
+    Every file is compared with its seal, so that one flipped byte is found;
+    counts, verdicts, texts, retirements and the champion are worked out again
+    from the tables, the config and the seed. Exits with 1 if anything does not
+    agree. Timing, pictures and reports decide nothing and are compared with
+    their seals at most.
 
     Examples:
       arena check latest

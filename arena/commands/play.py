@@ -57,7 +57,8 @@ def run(
 ) -> None:
     """Launch a tournament: rounds and retirements until a champion is left.
 
-    Standings go to stderr while it runs; the last line on stdout is the run directory.
+    Standings go to stderr while it runs; the last line on stdout is the run
+    directory.
 
     Examples:
       arena run toy

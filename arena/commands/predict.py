@@ -54,8 +54,8 @@ def predict(
 
     Given a RUN, costs are fitted to its clock values (a pass: fixed + verify x
     nodes; a draft: K tokens) and acceptance by position is counted from its
-    verdicts, for each drafter as if it were alone. K goes no further than it was
-    played. The rates are those at the run's own block starts.
+    verdicts, for each drafter as if it were alone. K goes no further than it
+    was played. The rates are those at the run's own block starts.
 
     Given numbers instead: a step of draft length K gives
     (1 - alpha^(K+1)) / (1 - alpha) tokens and takes one verifier pass and K

@@ -25,16 +25,18 @@ def promote(
 ) -> None:
     """Promote the champion of a run: write it as a Hugging Face folder.
 
-    The folder holds safetensors, config, tokenizer, chat template, a model card and
-    lineage.json. It loads in a plain process, without Draft Arena, and gives the
-    champion's own logits; `verifier.model=DIR` makes it the next verifier.
+    The folder holds safetensors, config, tokenizer, chat template, a model card
+    and lineage.json. It loads in a plain process, without Draft Arena, and
+    gives the champion's own logits; `verifier.model=DIR` makes it the next
+    verifier.
 
     The target law CHANGES: the promoted model is another model than its verifier.
     The card says by how much.
 
-    A champion that is no language model (an n-gram table, say) cannot verify. With
-    on_unpromotable=refuse in the experiment it is refused; with `best`, the default,
-    the best of the ranking that can is taken, and the card says so.
+    A champion that is no language model (an n-gram table, say) cannot verify.
+    With on_unpromotable=refuse in the experiment it is refused; with `best`,
+    the default, the best of the ranking that can is taken, and the card says
+    so.
 
     Examples:
       arena promote latest
