@@ -13,6 +13,7 @@ from typing import Any
 
 from arena import chaos
 from arena.config import Experiment
+from arena.engines.health import memory_mb
 from arena.errors import ArenaError, ConfigError, DrafterFault, VerifierFault, WorkerLost
 from arena.protocols import Backend, WorkerSpec
 
@@ -108,14 +109,18 @@ class Lives:
                 self._backend.stop(name)
                 self.start([name])
 
-    def check_memory(self, names: Sequence[str]) -> None:
-        """Compares what each worker holds with the limit, if there is one.
+    def memory_mb(self, names: Sequence[str]) -> float:
+        """Gives what workers and this process hold together, MiB; each worker is held to the limit, if any.
+
+        Memory that processes share counts in each of them.
 
         Raises:
             WorkerLost: Naming the first that holds more.
         """
-        limit = self._section.memory_limit_mb
-        for name in names if limit else ():
+        limit, total = self._section.memory_limit_mb, memory_mb()
+        for name in names if self._alone else ():  # else all are this process
             held = float(self.call(name, "health")["memory_mb"])
             if limit and held > limit:
                 raise WorkerLost(name, f"held {held:.0f} MiB of memory; backend.memory_limit_mb is {limit}")
+            total += held
+        return total

@@ -133,6 +133,10 @@ class ReplayTournament(Tournament):
             played.verdicts.extend(verdicts)
         return played
 
+    def _workers(self, alive: Sequence[str]) -> tuple[str, ...]:
+        """The pool in the verifier's and the drafters' place."""
+        return (SCOREBOARD, *self._pool)
+
     def _rewind(self, barrier: Barrier, alive: Sequence[str]) -> None:
         """Takes every learner back to the barrier."""
         for name in self._learners:

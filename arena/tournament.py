@@ -83,7 +83,8 @@ class Tournament:
         self._rule = retirement.get(experiment.retirement.kind, **experiment.retirement.options)
         self._root = seeding.fold(experiment.seed, GENERATION)
         self._lives = Lives(experiment, backend, self._specs, watcher.note)
-        self._shown = 0.0
+        self._shown = self._memory = 0.0
+        self._began = time.monotonic()
 
     def run(self) -> Champion | None:
         """Plays every round that is left and crowns the champion.
@@ -202,6 +203,9 @@ class Tournament:
         )
         return None
 
+    def _workers(self, alive: Sequence[str]) -> tuple[str, ...]:
+        return (VERIFIER, SCOREBOARD, *alive)
+
     def _rewind(self, barrier: Barrier, alive: Sequence[str]) -> None:
         """Takes every learner back to the barrier."""
         self._lives.rewind([name for name in self._learners if name in alive], barrier.snapshots)
@@ -244,7 +248,7 @@ class Tournament:
         self, number: int, barrier: Barrier, played: RoundPlay, withdrawn: Sequence[tuple[str, str]]
     ) -> Closing:
         """Asks the workers for the last time in a round, and decides who leaves."""
-        self._lives.check_memory((VERIFIER, SCOREBOARD, *barrier.alive))
+        self._memory = max(self._memory, self._lives.memory_mb(self._workers(barrier.alive)))
         tally: RoundTally = self._call(SCOREBOARD, "tally", number)
         priced = contribution_of(played.steps, barrier.alive)
         worth = priced["shapley"] if priced else {}
@@ -293,5 +297,7 @@ class Tournament:
             self._directory.update_manifest(status="failed")
             return None
         self._directory.write_champion(champion.plain())
-        self._directory.update_manifest(status="complete")
+        took = {"seconds": round(time.monotonic() - self._began, 1), "memory_mb": round(self._memory)}
+        played = {"took": took} if self._memory else {}  # nothing was left to play: as it was
+        self._directory.update_manifest(status="complete", **played)
         return champion

@@ -39,7 +39,7 @@ COUNTERS = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help='The engine\'s counters of this log: {"drafts": n, "draft_tokens": n, "accepted": \\[n, ...]}, or '
+        help='Its counters of this log: {"drafts": n, "draft_tokens": n, "accepted": \\[n, ...]}, or '
         "vLLM's /metrics page.",
     ),
 ]

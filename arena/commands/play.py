@@ -246,6 +246,9 @@ def _play(experiment: Experiment, directory: RunDirectory, console: Console) -> 
     if champion is None:
         raise RunError(f"{directory.manifest.get('error') or 'every drafter was withdrawn'}.")
     console.print(f"\n[bold green]champion: {escape(champion.champion)}[/bold green] ({champion.how})")
+    if took := directory.manifest.get("took"):
+        held = f"{took['memory_mb'] / 1024:.1f} GiB at most between rounds"
+        console.print(f"took {took['seconds']:.0f} s; all processes together held {held}")
     here = escape(printable(directory.path))
     console.print(f"look:    arena show {here}", soft_wrap=True)
     console.print(f"plot:    arena plot {here}", soft_wrap=True)

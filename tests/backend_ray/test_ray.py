@@ -11,6 +11,7 @@ import ray
 from arena import config
 from arena.errors import BackendError, DrafterFault, WorkerLost
 from arena.protocols import WorkerSpec
+from arena.store import RunDirectory
 
 from ..runs import body, files, run
 
@@ -40,6 +41,22 @@ def test_lane_groups_in_flight_change_nothing(cluster: None, tmp_path: Path) -> 
     run(tmp_path / "local", body())
     run(tmp_path / "ray", body(engine={"lanes": 2, "in_flight": 3}, backend={"kind": "ray"}))
     assert files(tmp_path / "ray") == files(tmp_path / "local")
+
+
+def test_a_replayed_tournament_is_the_same_within_a_memory_limit(cluster: None, tmp_path: Path) -> None:
+    run(tmp_path / "live", body())
+    field = {**body()["drafters"], "learner": {"kind": "sprinter", "order": 2}}
+    engine = {"kind": "replay", "trace": str(tmp_path / "live"), "workers": 2}
+    run(tmp_path / "local", body(drafters=field, engine=engine))
+    run(
+        tmp_path / "ray",
+        body(drafters=field, engine=engine, backend={"kind": "ray", "memory_limit_mb": 4000}),
+    )
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
+    alone, all_ = (
+        RunDirectory.open(tmp_path / one).manifest["took"]["memory_mb"] for one in ("local", "ray")
+    )
+    assert 0 < alone < all_  # the pool's processes and the scoreboard's count too
 
 
 def test_a_drafter_that_dies_is_rebuilt_and_leaves_no_trace(cluster: None, tmp_path: Path) -> None:

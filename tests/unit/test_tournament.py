@@ -100,11 +100,14 @@ def test_a_run_cut_short_goes_on_as_if_it_had_not_been(reference: Path, tmp_path
 
 
 def test_a_finished_run_is_not_played_again(reference: Path) -> None:
-    before = files(reference)
+    before, took = files(reference), RunDirectory.open(reference).manifest["took"]
+    assert took["seconds"] > 0
+    assert took["memory_mb"] > 0
     played = []
     run(reference, watcher=Watcher(closed=played.append))
     assert not played
     assert files(reference) == before
+    assert RunDirectory.open(reference).manifest["took"] == took
 
 
 @pytest.mark.parametrize("what", GARBAGE)
