@@ -20,6 +20,7 @@ from arena.engines.forcing import refusal, unfit
 from arena.engines.live import SCOREBOARD, VERIFIER, RoundPlay
 from arena.engines.replay_seat import ReplayPlan
 from arena.errors import ConfigError
+from arena.lives import Lives
 from arena.protocols import Backend, Capabilities, WorkerSpec
 from arena.store import RunDirectory
 from arena.tournament import Tournament, Watcher
@@ -50,6 +51,7 @@ class ReplayTournament(Tournament):
             threads=experiment.backend.threads or 1,
         )
         self._specs = {SCOREBOARD: self._specs[SCOREBOARD], **dict.fromkeys(self._pool, spec)}
+        self._lives = Lives(experiment, backend, self._specs, watcher.note)
         self._seats = seats
 
     def _start(self, barrier: Barrier) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from arena import seeding
 from arena.engines.forcing import in_key_order, lesson, odds_of
+from arena.engines.health import Healthy
 from arena.engines.replay import Starts, fixed_starts, shape_of, walk
 from arena.engines.seats import DrafterSeat, Failure, Span
 from arena.errors import DrafterFault
@@ -38,7 +39,7 @@ class ReplayPlan:
     chunk: int
 
 
-class ReplaySeat:
+class ReplaySeat(Healthy):
     """Holds all drafters of a roster; each is used here, or at its home if it learns.
 
     Args:

@@ -12,6 +12,7 @@ from arena import config
 from arena.errors import BackendError, DrafterFault, WorkerLost
 from arena.protocols import WorkerSpec
 from arena.store import RunDirectory
+from arena.tournament import Watcher
 
 from ..runs import body, files, run
 
@@ -57,6 +58,20 @@ def test_a_replayed_tournament_is_the_same_within_a_memory_limit(cluster: None, 
         RunDirectory.open(tmp_path / one).manifest["took"]["memory_mb"] for one in ("local", "ray")
     )
     assert 0 < alone < all_  # the pool's processes and the scoreboard's count too
+
+
+def test_a_replay_worker_that_dies_is_rebuilt_and_leaves_no_trace(cluster: None, tmp_path: Path) -> None:
+    run(tmp_path / "live", body())
+    once, notes = tmp_path / "died", []
+    field = {**body()["drafters"], "learner": {"kind": "sprinter", "order": 2}}
+    engine = {"kind": "replay", "trace": str(tmp_path / "live"), "workers": 2}
+    run(tmp_path / "local", body(drafters=field, engine=engine))
+    field["copy"] = {"kind": f"{HELPERS}:Mortal", "marker": str(once)}
+    watcher = Watcher(note=notes.append)
+    run(tmp_path / "ray", body(drafters=field, engine=engine, backend={"kind": "ray"}), watcher)
+    assert once.exists()
+    assert any("was lost" in note and "replay-" in note for note in notes)
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
 
 
 def test_a_drafter_that_dies_is_rebuilt_and_leaves_no_trace(cluster: None, tmp_path: Path) -> None:
