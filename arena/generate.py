@@ -36,6 +36,8 @@ HOPE = 2.0
 BELIEVED = 0.5
 FREE = 0.03
 """Part of a pass that a whole draft may take and still be made whether it pays or not."""
+SIZES = (1, 2, 3, 5, 9, 13, 17)
+"""Nodes of the passes that are timed, beside the longest draft's."""
 FADES = 0.98
 """What an earlier token weighs against the next one: texts change."""
 
@@ -144,21 +146,22 @@ class Generator:
         self.costs = costs or (self._price() if k is None and drafters else PassCosts((1,), (1.0,)))
 
     def _price(self) -> PassCosts:
-        """Measures passes over chains of some lengths, ms; the fastest of three each."""
+        """Measures passes over chains of some lengths, ms: the fastest of three each.
+
+        In turn, so that what else the machine does befalls all sizes alike.
+        """
         vocab = self._verifier.vocabulary.size
         tokens = (seeding.uniform(1, "price", np.arange(64)) * vocab).astype(np.int64).tolist()
         self._verifier.open({LANE: tokens})
-        found = {}
-        for nodes in sorted({min(n, 1 + self._max) for n in (1, 2, 3, 5, 9, 13, 17, 1 + self._max)}):
+        sizes = sorted({min(n, 1 + self._max) for n in (*SIZES, 1 + self._max)})
+        times: dict[int, list[float]] = {nodes: [] for nodes in sizes}
+        for nodes in sizes * 4:
             chain = np.array(tokens[: nodes - 1], dtype=np.int32)
             tree = merge(tokens[-1], [Chain(chain, chain[:, None], np.ones((len(chain), 1)))])
-            times = []
-            for _ in range(4):
-                began = time.perf_counter()
-                self._verifier.forward({LANE: tree}, Sampling(0.0))
-                times.append(1000.0 * (time.perf_counter() - began))
-            found[nodes] = min(times[1:])
-        return PassCosts.of(found)
+            began = time.perf_counter()
+            self._verifier.forward({LANE: tree}, Sampling(0.0))
+            times[nodes].append(1000.0 * (time.perf_counter() - began))
+        return PassCosts.of({nodes: min(found[1:]) for nodes, found in times.items()})
 
     def generate(self, prompt: Sequence[int], n: int, sampling: Sampling, *, seed: int = 0) -> Text:
         """Continues a prompt by at most ``n`` tokens."""
