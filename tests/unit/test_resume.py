@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,14 @@ def test_ctrl_c_ends_cleanly_and_the_printed_command_goes_on(tmp_path: Path) -> 
     ]
     path = tmp_path / "run"
     command = [sys.executable, "-m", "arena.cli", "run", "toy", "--out", str(path), *arguments]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests that run in the background of a shell are born deaf to Ctrl-C, and so would be their children.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (path / "steps" / "round=001.parquet").exists():
         assert child.poll() is None, child.communicate()
