@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.commands.output import FORMAT, Format, console, number, print_csv, print_json, show_rows
+from arena.commands.output import FORMAT, Format, console, print_csv, print_json, show_rows
 from arena.commands.readings import progress
 from arena.errors import ConfigError, one_of
 
@@ -56,6 +56,6 @@ def bench(
     else:
         show_rows(body.get("title", name), ("name", "value", "unit"), body["rows"])
         for key, value in body["ratios"].items():
-            console().print(f"{key}: {number(value, 1)}x")
+            console().print(f"{key}: {value:.4g}")
         for text in body.get("notes", ()):
             console().print(text, soft_wrap=True, markup=False)
