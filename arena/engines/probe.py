@@ -54,26 +54,11 @@ class ProbePlan:
 
 def probe_drafter(drafter: Drafter, plan: ProbePlan) -> float:
     """Gives the time of one drafted token, all lanes together, ms: a draft of K tokens by K."""
-    start = 0
 
-    def ask() -> None:
-        nonlocal start
-        lanes = tuple(
-            LaneWork(
-                lane=lane,
-                step=LaneStep(f"probe {lane}", start),
-                fresh=start == 0,
-                tokens=plan.tokens(lane, f"text {start}", 1 if start else plan.context),
-                k=plan.draft_length,
-            )
-            for lane in range(plan.lanes)
-        )
-        drafter.propose(ProposeRequest(plan.key, plan.sampling, lanes))
-        start += 1
+    def told(lane: int, call: int) -> tuple[int, ...]:
+        return plan.tokens(lane, f"text {call}", 1 if call else plan.context)
 
-    drafter.reset({lane: plan.tokens(lane, "text 0", plan.context) for lane in range(plan.lanes)})
-    ask()  # the contexts are taken in here
-    return _median_ms(ask, plan.seconds) / plan.draft_length
+    return _time_drafts(drafter, told, plan.key, plan.sampling, plan.lanes, plan.draft_length, plan.seconds)
 
 
 def probe_along(drafter: Drafter, texts: Sequence[Trace], k: int, lanes: int, seconds: float = 1.0) -> float:
@@ -89,29 +74,39 @@ def probe_along(drafter: Drafter, texts: Sequence[Trace], k: int, lanes: int, se
         lanes: Texts that are drafted for at once.
         seconds: Time after which no further call is begun.
     """
-    held = {lane: texts[lane % len(texts)] for lane in range(lanes)}
-    places = {lane: len(text.tokens) // 2 for lane, text in held.items()}
-    contexts = {lane: (*text.prompt, *text.tokens[: places[lane]]) for lane, text in held.items()}
-    drafter.reset(contexts)
-    done = 0
+
+    def told(lane: int, call: int) -> tuple[int, ...]:
+        text = texts[lane % len(texts)]
+        half = len(text.tokens) // 2
+        if call == 0:
+            return (*text.prompt, *text.tokens[:half])
+        return text.tokens[half + call - 1 :][:1] or text.tokens[-1:]
+
+    return _time_drafts(drafter, told, 0, texts[0].sampling, lanes, k, seconds)
+
+
+def _time_drafts(
+    drafter: Drafter,
+    told: Callable[[int, int], tuple[int, ...]],
+    key: int,
+    sampling: Sampling,
+    lanes: int,
+    k: int,
+    seconds: float,
+) -> float:
+    """Times drafts of k tokens; ``told(lane, call)`` is what a lane hears, at the first call its context."""
+    call = 0
 
     def ask() -> None:
-        nonlocal done
-        lanes_of = tuple(
-            LaneWork(
-                lane=lane,
-                step=LaneStep(f"probe {lane}", done),
-                fresh=done == 0,
-                tokens=text.tokens[places[lane] + done - 1 :][:1] or text.tokens[-1:]
-                if done
-                else contexts[lane],
-                k=k,
-            )
-            for lane, text in held.items()
+        nonlocal call
+        work = tuple(
+            LaneWork(lane, LaneStep(f"probe {lane}", call), call == 0, told(lane, call), k)
+            for lane in range(lanes)
         )
-        drafter.propose(ProposeRequest(0, texts[0].sampling, lanes_of))
-        done += 1
+        drafter.propose(ProposeRequest(key, sampling, work))
+        call += 1
 
+    drafter.reset({lane: told(lane, 0) for lane in range(lanes)})
     ask()  # the contexts are taken in here
     return _median_ms(ask, seconds) / k
 
