@@ -22,6 +22,7 @@ from arena.errors import ConfigError
 from arena.goodness import Fit, g_test
 from arena.prompts import load
 from arena.sampling import truncate
+from arena.traces.records import first_difference
 from arena.types import Floats, Sampling
 
 FALSE_ALARM = 1e-3
@@ -222,9 +223,7 @@ def _greedy(bench: Bench, note: Note) -> tuple[int, list[Divergence]]:
     tolerance = TOLERANCE[str(bench.ask("dtype"))]
     divergences, tokens = [], 0
     for prompt, name in enumerate(names):
-        same = next(
-            (i for i, (a, b) in enumerate(zip(texts[name], found[name], strict=False)) if a != b), None
-        )
+        same = first_difference(texts[name], found[name])
         tokens += len(texts[name]) if same is None else same
         if same is not None:
             divergences.append(classify(prompt, same, plain[prompt][same], found[name][same], tolerance))

@@ -18,7 +18,7 @@ from arena import seeding
 from arena.engines.replay import Odds, Shape, Tally, expect, pool, walk
 from arena.metrics import ratio
 from arena.sampling import is_greedy
-from arena.traces.records import Trace, law_fault
+from arena.traces.records import Trace, first_difference, law_fault
 
 ODDS = 0.001
 """A check convicts below these odds."""
@@ -163,7 +163,7 @@ def greedy(traces: Sequence[Trace], plain: Sequence[Trace], tie: float = TIE) ->
         other = theirs.get(one.prompt_id)
         if other is None:
             continue
-        at = next((i for i, (a, b) in enumerate(zip(one.tokens, other.tokens, strict=False)) if a != b), None)
+        at = first_difference(one.tokens, other.tokens)
         if at is None:
             same += 1
         elif not (one.logprobs and other.logprobs):

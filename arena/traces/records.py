@@ -125,6 +125,11 @@ def prompt_hash(prompt: Sequence[int]) -> str:
     return hashlib.blake2b(words.encode(), digest_size=8).hexdigest()
 
 
+def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """Gives the position of the first token that differs; None where one text begins the other."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+
+
 def numbered(traces: Sequence[Trace]) -> tuple[Trace, ...]:
     """Numbers texts of one prompt and sampling, in the order given, so that ids tell them apart."""
     seen: dict[tuple[str, Sampling], int] = {}

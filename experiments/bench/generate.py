@@ -20,6 +20,7 @@ from arena.commands.generate import CHEAP
 from arena.generate import Generator, Text
 from arena.model_audit import TOLERANCE, Divergence, classify
 from arena.models.load import layer_depths, load_model
+from arena.traces.records import first_difference
 from arena.types import Sampling
 from arena.verifiers.hf import HFVerifier
 
@@ -110,7 +111,7 @@ def _difference(
     """Classifies the first token that differs from plain decoding by plain logits; None where none does."""
     if list(plain) == list(mine):
         return None
-    at = next((i for i, (a, b) in enumerate(zip(plain, mine, strict=False)) if a != b), None)
+    at = first_difference(plain, mine)
     if at is None:
         return Divergence(index, min(len(plain), len(mine)), math.inf, "fault")
     with torch.no_grad():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -44,34 +45,41 @@ def test_lane_groups_in_flight_change_nothing(cluster: None, tmp_path: Path) -> 
     assert files(tmp_path / "ray") == files(tmp_path / "local")
 
 
-def test_a_replayed_tournament_is_the_same_within_a_memory_limit(cluster: None, tmp_path: Path) -> None:
-    run(tmp_path / "live", body())
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tournament replayed by the local backend; its trace lies beside it."""
+    path = tmp_path_factory.mktemp("replayed") / "local"
+    run(path.with_name("live"), body())
+    run(path, replay_of(path))
+    return path
+
+
+def replay_of(replayed: Path, **backend: Any) -> dict[str, Any]:
     field = {**body()["drafters"], "learner": {"kind": "sprinter", "order": 2}}
-    engine = {"kind": "replay", "trace": str(tmp_path / "live"), "workers": 2}
-    run(tmp_path / "local", body(drafters=field, engine=engine))
-    run(
-        tmp_path / "ray",
-        body(drafters=field, engine=engine, backend={"kind": "ray", "memory_limit_mb": 4000}),
-    )
-    assert files(tmp_path / "ray") == files(tmp_path / "local")
-    alone, all_ = (
-        RunDirectory.open(tmp_path / one).manifest["took"]["memory_mb"] for one in ("local", "ray")
-    )
-    assert 0 < alone < all_  # the pool's processes and the scoreboard's count too
+    engine = {"kind": "replay", "trace": str(replayed.with_name("live")), "workers": 2}
+    return body(drafters=field, engine=engine, backend=backend)
 
 
-def test_a_replay_worker_that_dies_is_rebuilt_and_leaves_no_trace(cluster: None, tmp_path: Path) -> None:
-    run(tmp_path / "live", body())
+def test_a_replayed_tournament_is_the_same_within_a_memory_limit(
+    cluster: None, replayed: Path, tmp_path: Path
+) -> None:
+    run(tmp_path / "ray", replay_of(replayed, kind="ray", memory_limit_mb=4000))
+    assert files(tmp_path / "ray") == files(replayed)
+    local, ours = (RunDirectory.open(one).manifest["took"] for one in (replayed, tmp_path / "ray"))
+    # The pool's processes and the scoreboard's count too.
+    assert 0 < local["memory_mb"] < ours["memory_mb"]
+
+
+def test_a_replay_worker_that_dies_is_rebuilt_and_leaves_no_trace(
+    cluster: None, replayed: Path, tmp_path: Path
+) -> None:
     once, notes = tmp_path / "died", []
-    field = {**body()["drafters"], "learner": {"kind": "sprinter", "order": 2}}
-    engine = {"kind": "replay", "trace": str(tmp_path / "live"), "workers": 2}
-    run(tmp_path / "local", body(drafters=field, engine=engine))
-    field["copy"] = {"kind": f"{HELPERS}:Mortal", "marker": str(once)}
-    watcher = Watcher(note=notes.append)
-    run(tmp_path / "ray", body(drafters=field, engine=engine, backend={"kind": "ray"}), watcher)
+    values = replay_of(replayed, kind="ray")
+    values["drafters"]["copy"] = {"kind": f"{HELPERS}:Mortal", "marker": str(once)}
+    run(tmp_path / "ray", values, Watcher(note=notes.append))
     assert once.exists()
     assert any("was lost" in note and "replay-" in note for note in notes)
-    assert files(tmp_path / "ray") == files(tmp_path / "local")
+    assert files(tmp_path / "ray") == files(replayed)
 
 
 def test_a_drafter_that_dies_is_rebuilt_and_leaves_no_trace(cluster: None, tmp_path: Path) -> None:
