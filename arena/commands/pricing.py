@@ -59,52 +59,61 @@ class Prices:
         )
 
 
-def prices(
-    drafters: Mapping[str, Drafter],
-    traces: Sequence[Trace],
-    k: int,
-    *,
-    target_ms: float | None,
-    verify_ms: float,
-    draft_ms: float | None,
-    run: str | None,
-    lanes: int | None,
-) -> Prices | None:
-    """Finds the costs of a step with each drafter; None where nothing was asked for.
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """What is known before any drafter is timed.
+
+    Attributes:
+        bare: Costs of a step in which drafting is free.
+        known: Drafter to one drafted token of it, ms, by a run's clock.
+        draft_ms: One drafted token of any, where it was given.
+    """
+
+    bare: StepCosts
+    known: Mapping[str, float]
+    draft_ms: float | None
+
+
+def passes(
+    *, target_ms: float | None, verify_ms: float, draft_ms: float | None, run: str | None, lanes: int | None
+) -> Passes | None:
+    """Finds what a pass costs; None where nothing was asked for.
 
     Raises:
         ConfigError: The options contradict one another, or lack the verifier's pass.
     """
-    if target_ms is None and run is None:
+    if target_ms is not None and run is not None:
+        raise ConfigError("--target-ms and --costs both say what a pass costs: leave one out.")
+    if target_ms is not None:
+        return Passes(StepCosts.of_pass(target_ms, 0.0, verify_ms, lanes or 1), {}, draft_ms)
+    if run is None:
         if draft_ms is not None or verify_ms or lanes is not None:
             raise ConfigError(
                 "costs lack the verifier's pass: add --target-ms MS, or --costs RUN for those of a run."
             )
         return None
-    if target_ms is not None and run is not None:
-        raise ConfigError("--target-ms and --costs both say what a pass costs: leave one out.")
-    known: Mapping[str, float] = {}
-    if run is not None:
-        from arena.forecast import forecast
+    from arena.forecast import forecast
 
-        found = forecast(RunDirectory.open(resolve(run)), lanes)
-        bare = StepCosts(found.fixed, 0.0, found.verify, found.lanes)
-        if found.lanes == found.lanes_played:  # a draft is timed for all lanes at once
-            known = {one.drafter: one.draft_ms for one in found.drafters}
-    else:
-        assert target_ms is not None
-        bare = StepCosts.of_pass(target_ms, 0.0, verify_ms, lanes or 1)
+    found = forecast(RunDirectory.open(resolve(run)), lanes)
+    # A draft is timed for all lanes at once: of another number of lanes it says nothing.
+    told = found.drafters if found.lanes == found.lanes_played else ()
+    bare = StepCosts(found.fixed, 0.0, found.verify, found.lanes)
+    return Passes(bare, {one.drafter: one.draft_ms for one in told}, draft_ms)
+
+
+def prices(found: Passes, drafters: Mapping[str, Drafter], traces: Sequence[Trace], k: int) -> Prices:
+    """Finds the costs of a step with each drafter, timing along the texts those that are not known."""
+    from arena.engines.probe import probe_along
+
     of, source = {}, {}
     for name, drafter in drafters.items():
-        if draft_ms is not None:
-            draft, source[name] = draft_ms, "given"
-        elif name in known:
-            draft, source[name] = known[name], "run"
+        if found.draft_ms is not None:
+            draft, source[name] = found.draft_ms, "given"
+        elif name in found.known:
+            draft, source[name] = found.known[name], "run"
         else:
-            from arena.engines.probe import probe_along
-
-            draft, source[name] = probe_along(drafter, traces, k, bare.lanes), "measured"
-        of[name] = replace(bare, draft=draft)
+            draft, source[name] = probe_along(drafter, traces, k, found.bare.lanes), "measured"
+        of[name] = replace(found.bare, draft=draft)
     return Prices(of, source)
 
 

@@ -119,6 +119,9 @@ def replay(
     from arena.engines import compare
 
     lengths = parse_lengths(k)
+    known = pricing.passes(
+        target_ms=target_ms, verify_ms=verify_ms, draft_ms=draft_ms, run=costs, lanes=lanes
+    )
     drafters = fields.build(drafter or [])
     reading = reading_of(model, logprobs, assume)
     loaded = choose(load(log, reading), only)
@@ -144,24 +147,15 @@ def replay(
         "unusable": list(loaded.unusable),
         "notes": notes,
     }
-    used = {name: one for name, one in drafters.items() if any(row["drafter"] == name for row in shown)}
-    paid = pricing.prices(
-        used,
-        loaded.traces,
-        max(lengths),
-        target_ms=target_ms,
-        verify_ms=verify_ms,
-        draft_ms=draft_ms,
-        run=costs,
-        lanes=lanes,
-    )
-    if paid is not None:
+    if known is not None:
+        used = {row["drafter"]: drafters[row["drafter"]] for row in shown}
+        paid = pricing.prices(known, used, loaded.traces, max(lengths))
         body |= {"costs": paid.plain(), "best_k": pricing.price(shown, paid)}
         notes.append(paid.words())
     if format is Format.json:
         print_json(body)
     elif format is Format.csv:
-        print_csv([*ROW, *(["speedup", "speedup_low", "speedup_high"] if paid else [])], shown)
+        print_csv([*ROW, *(["speedup", "speedup_low", "speedup_high"] if known else [])], shown)
     else:
         _show(body, by_category)
 
