@@ -57,8 +57,8 @@ class HFVerifier:
         device: ``auto`` (CUDA where there is one) or a torch device.
         max_context: Longest context served, tokens; the model's own limit if not given.
         lanes: Lanes held at once; a run sets it by itself.
-        prepack: Keep a second copy of the weights that multiplies few rows faster (fp32 on a CPU; elsewhere
-            nothing is done).
+        prepack: Keep a second copy of the weights that multiplies few rows faster (on a CPU, in fp32 or in a
+            bf16 that it multiplies; elsewhere nothing is done).
         trust_remote_code: Whether code that comes with the model may run.
     """
 

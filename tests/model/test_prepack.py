@@ -1,4 +1,4 @@
-"""Prepacked weights: the same numbers but for rounding, and the very same for one row."""
+"""Prepacked weights: the same numbers but for rounding, and the very same for too few rows."""
 
 from __future__ import annotations
 
@@ -10,21 +10,41 @@ import pytest
 import torch
 
 from arena.generate import Generator
-from arena.models.prepack import PrepackedLinear, prepack
+from arena.models.load import auto_dtype
+from arena.models.prepack import PrepackedLinear, least_rows, prepack
 from arena.types import Sampling
 from arena.verifiers.hf import HFVerifier
 from drafters.copyist import Copyist
 
 
+def able(dtype: torch.dtype) -> bool:
+    return dtype == torch.float32 or auto_dtype("cpu") == "bfloat16"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1, 48), (1, 2, 48), (5, 48), (3, 7, 48)])
-def test_a_layer_gives_what_it_gave(bias: bool, shape: tuple[int, ...]) -> None:
+def test_a_layer_gives_what_it_gave(dtype: torch.dtype, bias: bool, shape: tuple[int, ...]) -> None:
+    if not able(dtype):
+        pytest.skip("this processor does not multiply bf16")
     torch.manual_seed(0)
-    layer, x = torch.nn.Linear(48, 80, bias=bias), torch.randn(shape)
+    layer, x = torch.nn.Linear(48, 80, bias=bias, dtype=dtype), torch.randn(shape).to(dtype)
+    within = 1e-5 if dtype == torch.float32 else 1e-2
     with torch.no_grad():
-        plain, packed = layer(x), PrepackedLinear(layer)(x)
-    torch.testing.assert_close(packed, plain, rtol=1e-5, atol=1e-5)
-    assert x.numel() > 48 or torch.equal(packed, plain)
+        plain = layer(x)
+        for least in (1, 2, 5):
+            packed = PrepackedLinear(layer, least)(x)
+            assert packed.dtype == dtype
+            torch.testing.assert_close(packed, plain, rtol=within, atol=within)
+            assert x.numel() >= least * 48 or torch.equal(packed, plain)
+
+
+def test_from_how_many_rows_it_pays() -> None:
+    assert least_rows(torch.float32, bfloat16=False, avx512=False) == 2
+    assert least_rows(torch.float32, bfloat16=True, avx512=True) == 4
+    assert least_rows(torch.bfloat16, bfloat16=True, avx512=True) == 1
+    assert least_rows(torch.bfloat16, bfloat16=False, avx512=True) is None
+    assert least_rows(torch.float16, bfloat16=True, avx512=True) is None
 
 
 def test_a_model_keeps_its_logits_and_shares_its_weights(tiny: Any) -> None:
@@ -38,7 +58,7 @@ def test_a_model_keeps_its_logits_and_shares_its_weights(tiny: Any) -> None:
 
 
 def test_what_cannot_be_prepacked_is_left_alone(tiny: Any) -> None:
-    model = copy.deepcopy(tiny).to(torch.bfloat16)
+    model = copy.deepcopy(tiny).to(torch.float16)
     assert not prepack(model)
     assert not any(isinstance(one, PrepackedLinear) for one in model.modules())
 

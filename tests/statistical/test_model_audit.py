@@ -91,6 +91,8 @@ def test_ties_and_faults() -> None:
     assert classify(0, 4, scores, 9, 0.125).verdict == "fault"
     assert classify(0, 4, scores, 1, 0.125).gap == math.inf
     assert classify(2, 4, scores, 7, 0.05).verdict == "fault"
+    neighbours = {5: -1.7, 7: -1.8250000087}  # logits one step of bf16 apart, through a softmax in float32
+    assert classify(0, 4, neighbours, 7, 0.125).verdict == "tie"
 
 
 def test_what_cannot_be_sampled_is_refused() -> None:
