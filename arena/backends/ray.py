@@ -9,6 +9,7 @@ ticket remembers what it was given, and the culprit is named).
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -34,7 +35,11 @@ class Shell:
     def __init__(self, target: str, options: Mapping[str, Any], threads: int) -> None:
         if threads:  # read by numerical libraries when they are first imported, which is below
             os.environ["OMP_NUM_THREADS"] = str(threads)
-        self._worker = load_class(target)(**options)
+        gc.disable()  # imports make objects that stay: to look through them again and again takes a fifth
+        try:
+            self._worker = load_class(target)(**options)
+        finally:
+            gc.enable()
 
     def call(self, method: str, *args: Any) -> Any:
         """Calls a method of the worker; references among ``args`` arrive as values."""
@@ -124,16 +129,14 @@ class RayBackend:
         self._shares = {name: self._share(spec, len(specs)) for name, spec in specs.items()}
         bundles = list(self._shares.values())
         self._group = placement_group(bundles, strategy=self._placement)
-        try:
-            ray.get(self._group.ready(), timeout=timeout)
-        except GetTimeoutError:
+        if not self._group.wait(timeout):  # ``ready()`` would start a process to say so
             wanted = {key: sum(bundle.get(key, 0.0) for bundle in bundles) for key in ("CPU", "GPU")}
             raise BackendError(
                 f"no place for {len(specs)} workers within {timeout:.0f} s: wanted {wanted}, available "
                 f"{ {k: v for k, v in ray.available_resources().items() if k in ('CPU', 'GPU')} }. "
                 "Free the cluster, lower backend.worker_cpus or verifier_gpus/drafter_gpus, or raise "
                 "backend.start_timeout."
-            ) from None
+            )
         self._bundles = {name: index for index, name in enumerate(specs)}
 
     def _build(self, name: str, spec: WorkerSpec) -> Any:

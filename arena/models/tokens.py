@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import os
+import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from arena.models.files import missing, resolve
+from arena.models.files import cache_root, missing, resolve
 
+_TOKENIZER_FILES = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".vocab")
 _TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>")
 
 
@@ -116,6 +122,29 @@ def fingerprint(name: str, *, trust_remote_code: bool = False) -> str:
     return _fingerprint(name, str(resolve(name)), trust_remote_code)
 
 
-@functools.lru_cache(maxsize=64)  # a roster names one model many times, and reading it takes half a second
+@functools.lru_cache(maxsize=64)  # a roster names one model many times
 def _fingerprint(name: str, resolved: str, trust_remote_code: bool) -> str:
-    return vocab_fingerprint(load_tokenizer(name, trust_remote_code=trust_remote_code))
+    """Reads it off the user's cache where the tokenizer is files alone: to import one takes seconds."""
+    known = None if trust_remote_code or not Path(resolved).is_dir() else _known(Path(resolved))
+    if known is not None and known.is_file():
+        found = known.read_text("ascii", "replace")
+        if re.fullmatch("[0-9a-f]{16}", found):
+            return found
+    found = vocab_fingerprint(load_tokenizer(name, trust_remote_code=trust_remote_code))
+    if known is not None:
+        with contextlib.suppress(OSError):  # without a cache it is worked out the next time too
+            known.parent.mkdir(parents=True, exist_ok=True)
+            scratch = known.with_suffix(f".{os.getpid()}")
+            scratch.write_text(found, "ascii")
+            scratch.replace(known)
+    return found
+
+
+def _known(folder: Path) -> Path:
+    """Where the fingerprint of a folder's tokenizer is kept: by all that it is read from."""
+    digest = hashlib.blake2b(version("transformers").encode(), digest_size=16)
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and file.suffix in _TOKENIZER_FILES:
+            digest.update(f"\0{file.name}\0".encode())
+            digest.update(file.read_bytes())
+    return cache_root() / "vocabularies" / digest.hexdigest()

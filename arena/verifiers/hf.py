@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from arena.models import prepack as prepacked
-from arena.models.lanes import LaneModel
-from arena.models.laws import target_law
 from arena.models.load import encode, eos_ids, load_model, load_tokenizer, vocab_fingerprint, vocab_size
 from arena.models.tokens import fingerprint
 from arena.sampling import is_greedy
 from arena.types import DraftTree, Floats, Floats32, Ints, Sampling, Vocabulary
+
+# Torch is imported where it is used: who checks an experiment looks at this class, and runs no model.
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ModelLaws:
 
     def top(self, node: int, m: int) -> tuple[Ints, Floats, float]:
         """The m most probable tokens of the raw law, their mass, and the tail's."""
-        best = torch.softmax(self.logits[node], dim=-1).topk(min(m, self.logits.shape[-1]))
+        best = self.logits[node].softmax(dim=-1).topk(min(m, self.logits.shape[-1]))
         mass = best.values.cpu().numpy().astype(np.float64)
         return best.indices.cpu().numpy().astype(np.int32), mass, float(max(0.0, 1.0 - mass.sum()))
 
@@ -73,10 +73,13 @@ class HFVerifier:
         prepack: bool = False,
         trust_remote_code: bool = False,
     ) -> None:
+        from arena.models.lanes import LaneModel
+        from arena.models.prepack import prepack as lay_out
+
         self._tokenizer: Any = load_tokenizer(model, trust_remote_code=trust_remote_code)
         net = load_model(model, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
         if prepack:
-            prepacked.prepack(net)
+            lay_out(net)
         self._vocabulary = Vocabulary(
             min(vocab_size(self._tokenizer), int(net.config.vocab_size)),
             vocab_fingerprint(self._tokenizer),
@@ -128,6 +131,8 @@ class HFVerifier:
 
     def forward(self, trees: Mapping[int, DraftTree], sampling: Sampling) -> dict[int, ModelLaws]:
         """Gives the laws at every node of the trees of all given lanes, by one forward."""
+        from arena.models.laws import target_law
+
         self._trees = dict(trees)
         width = max(len(tree.tokens) for tree in trees.values())
         shape = (len(trees), width)
@@ -161,4 +166,6 @@ class HFVerifier:
 
 
 def _mass(warped: torch.Tensor) -> Floats:
+    import torch
+
     return np.asarray(warped.sum(dim=-1, dtype=torch.float64).cpu().numpy())

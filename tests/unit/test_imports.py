@@ -17,6 +17,7 @@ HEAVY = ("ray", "torch", "transformers", "matplotlib", "pandas", "scipy")
         ("import drafters", ()),
         ("import arena.cli", ()),
         ("import arena.engines.seats, drafters.copyist, drafters.sprinter, drafters.table", ()),
+        ("import arena.verifiers.hf, drafters.hf, drafters.mirror", ()),
         ("import arena.backends.ray", ("ray",)),
         ("import arena.testing", ()),
     ],
