@@ -52,7 +52,7 @@ pytest: $(VENV)/.ready-dev
 	$(BIN)/pytest
 
 soak: $(VENV)/.ready
-	$(BIN)/python -m experiments.bench.soak --seconds 300
+	$(BIN)/python -m experiments.soak --seconds 300
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -21,6 +21,9 @@ from arena.types import MAX_DRAFTERS
 EMPTY = -1
 """The symbol of an empty draft; with probability 0 it is padding and changes nothing."""
 
+_PAIRS = 256
+"""Pairs of laws compared at a time: intermediate results of a thousand would not fit the cache."""
+
 Array = npt.NDArray[np.float64]
 SparseLaw = tuple[npt.ArrayLike, npt.ArrayLike]
 
@@ -51,14 +54,16 @@ def _divergences(dense: Array) -> Array:
     shared = np.count_nonzero(dense, axis=0) > 1
     alone = dense[:, ~shared].sum(axis=1)
     dense = dense[:, shared]
-    a, b = dense[first], dense[second]
-    middle = (a + b) / 2
-    middle[middle == 0] = 1.0
     total = alone[first] + alone[second]
-    for law in (a, b):
-        share = law / middle
-        share[share == 0] = 1.0
-        total += (law * np.log2(share)).sum(axis=1)
+    for begin in range(0, len(first), _PAIRS):
+        part = slice(begin, begin + _PAIRS)
+        a, b = dense[first[part]], dense[second[part]]
+        middle = (a + b) / 2
+        middle[middle == 0] = 1.0
+        for law in (a, b):
+            share = law / middle
+            share[share == 0] = 1.0
+            total[part] += (law * np.log2(share)).sum(axis=1)
     bits: Array = np.clip(total / 2, 0.0, 1.0)
     return bits
 

@@ -1,6 +1,6 @@
 """Plays rounds for minutes on Ray and watches memory, descriptors and the object store.
 
-``python -m experiments.bench.soak [--seconds 300] [--experiment toy] [section.key=value ...]``. One
+``python -m experiments.soak [--seconds 300] [--experiment toy] [section.key=value ...]``. One
 JSON object on stdout; exit code 1 if anything grew. Nobody is retired, so that the same
 workers, a learner among them, live from the first round to the last.
 """
@@ -53,6 +53,7 @@ def growth(values: list[float]) -> float:
 
 
 def main() -> int:
+    """Plays until the time is up and prints what grew; gives the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--backend", choices=("ray", "local"), default="ray")
