@@ -82,9 +82,12 @@ def play(
         began = time.time()
         backend = make_backend(found)
         closed: list[float] = []
+        committed = 0
 
         def on_close(record: Mapping[str, Any]) -> None:
+            nonlocal committed
             closed.append(time.time())
+            committed += record["committed"]
             note(f"round {record['round']} is over")
 
         try:
@@ -92,11 +95,15 @@ def play(
         finally:
             backend.shutdown()
         tables = [directory.read_table("timing", n).to_pylist() for n in range(1, len(closed) + 1)]
-    return report(tables, began, closed[-1], found)
+    return report(tables, began, closed[-1], found, committed)
 
 
 def report(
-    tables: Sequence[Sequence[Mapping[str, Any]]], began: float, ended: float, found: config.Experiment
+    tables: Sequence[Sequence[Mapping[str, Any]]],
+    began: float,
+    ended: float,
+    found: config.Experiment,
+    committed: int,
 ) -> dict[str, Any]:
     """Sums the timing files up."""
     rows = [row for table in tables for row in table]
@@ -111,6 +118,7 @@ def report(
     out: list[dict[str, Any]] = [
         {"name": "start-up: Ray, actors, model, prompts", "value": first - began, "unit": "s"},
         {"name": "wall, first call to last barrier", "value": wall, "unit": "s"},
+        {"name": "committed", "value": committed / wall, "unit": "tokens/s"},
         {"name": "critical path", "value": critical, "unit": "s"},
         {"name": "passes", "value": len(verify), "unit": ""},
         {"name": "overhead a pass", "value": 1000 * (wall - critical) / len(verify), "unit": "ms"},
@@ -122,7 +130,8 @@ def report(
         out.append({"name": f"{name}, payload a pass", "value": _mean(mine, "bytes"), "unit": "bytes"})
     most = max(row["bytes"] for row in propose)
     out.append({"name": "largest payload of a draft", "value": most, "unit": "bytes"})
-    title = f"overhead: {len(by_drafter)} drafters on Ray, {found.engine.lanes} lanes"
+    shape = f"{found.engine.lanes} lanes, {found.engine.in_flight} in flight"
+    title = f"overhead: {len(by_drafter)} drafters on Ray, {shape}"
     ratios = {
         "overhead_share": (wall - critical) / wall,
         "idle_share": (wall - busy(rows)) / wall,

@@ -50,10 +50,11 @@ def test_overhead_is_what_neither_verifier_nor_slowest_drafter_takes() -> None:
         row("verifier", "verify", 12.0, 0.4),
     ]
     assert overhead.critical_path(table) == pytest.approx(0.5 + 0.4 + 0.2 + 0.3 + 0.4)
-    found = overhead.report([table], 8.0, 12.5, overhead.experiment(8, 1, 1, 1, 2, 0))
+    found = overhead.report([table], 8.0, 12.5, overhead.experiment(8, 1, 1, 1, 2, 0), 30)
     assert found["ratios"]["overhead_share"] == pytest.approx(0.7 / 2.5)
     assert found["ratios"]["startup_seconds"] == pytest.approx(2.0)
     assert found["ratios"]["payload_over_16_kib"] == pytest.approx(90 / 16384)
+    assert next(line["value"] for line in found["rows"] if line["name"] == "committed") == 30 / 2.5
     assert found["ratios"]["idle_share"] == pytest.approx(1 - (0.5 + 0.4 + 0.2 + 0.3 + 0.4) / 2.5)
 
 
