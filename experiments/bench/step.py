@@ -22,6 +22,8 @@ from arena.types import Chain, LaneStep, Sampling
 from arena.verifiers.hf import HFVerifier
 
 Note = Callable[[str], None]
+Part = tuple[Callable[[], Any], Callable[[], None]]
+"""What is timed, and what is done after it."""
 DRAFTERS, K = 6, 4
 KEY = 20
 
@@ -83,7 +85,7 @@ def play(
 
             nodes = whole()
             reset()
-            found = _in_turn([(whole, reset), (bare, lambda: None), (single, lambda: None)], repeats)
+            found = _in_turn([(whole, reset), (bare, _nothing), (single, _nothing)], repeats)
             where = f"context {length}, T={temperature:g}"
             rows += [
                 {"name": f"{where}: step over {nodes} nodes", "value": found[0], "unit": "ms"},
@@ -94,8 +96,38 @@ def play(
             ]
             worst["step_over_forward"] = max(worst["step_over_forward"], found[0] / found[1])
             worst["step_over_one_token"] = max(worst["step_over_one_token"], found[0] / found[2])
+    note("what the machine can do")
+    rows += _roofline(verifier.net)
     title = f"step: {model} {verifier.dtype}, {lanes} lanes, {torch.get_num_threads()} threads"
     return {"title": title, "rows": rows, "ratios": worst}
+
+
+def _roofline(net: Any, numbers: int = 1 << 28, side: int = 1024) -> list[dict[str, Any]]:
+    """The least that a pass can take: memory and products at the best that torch does here."""
+    dtype, device = net.dtype, net.device
+    weights = list({one.data_ptr(): one for one in net.parameters()}.values())  # tied ones are read once
+    count, size = sum(one.numel() for one in weights), sum(one.nbytes for one in weights)
+    many = torch.ones(numbers, dtype=torch.float32, device=device)
+    square = torch.ones((side, side), dtype=dtype, device=device)
+    # The fastest, and not the median: this is a bound.
+    read = many.nbytes / (min(_times([(many.sum, _nothing)], 5)[0]) * 1e6)
+    work = 2 * side**3 / (min(_times([(lambda: square @ square, _nothing)], 30)[0]) * 1e6)
+    nodes = DRAFTERS * K + 1
+    return [
+        {"name": "weights", "value": size / 1e9, "unit": "GB"},
+        {"name": "memory, read", "value": read, "unit": "GB/s"},
+        {"name": "arithmetic, a product of squares", "value": work, "unit": "GFLOP/s"},
+        {"name": "any pass: least time by memory", "value": size / read / 1e6, "unit": "ms"},
+        {
+            "name": f"{nodes} nodes: least time by arithmetic",
+            "value": 2 * count * nodes / work / 1e6,
+            "unit": "ms",
+        },
+    ]
+
+
+def _nothing() -> None:
+    pass
 
 
 def _names() -> tuple[str, ...]:
@@ -149,8 +181,13 @@ def _bare(verifier: HFVerifier, lengths: Sequence[int]) -> tuple[Callable[[], An
     return forward(DRAFTERS * K + 1), forward(1)
 
 
-def _in_turn(parts: Sequence[tuple[Callable[[], Any], Callable[[], None]]], repeats: int) -> list[float]:
-    """Median times, ms; in turn, so that what else the machine does befalls all alike."""
+def _in_turn(parts: Sequence[Part], repeats: int) -> list[float]:
+    """Median times, ms."""
+    return [float(np.median(mine)) for mine in _times(parts, repeats)]
+
+
+def _times(parts: Sequence[Part], repeats: int) -> list[list[float]]:
+    """Times, ms; in turn, so that what else the machine does befalls all alike."""
     times: list[list[float]] = [[] for _ in parts]
     for turn in range(repeats + 1):
         for mine, (call, after) in zip(times, parts, strict=True):
@@ -163,4 +200,4 @@ def _in_turn(parts: Sequence[tuple[Callable[[], Any], Callable[[], None]]], repe
             if turn:  # the first allocates
                 mine.append(1000.0 * (time.perf_counter() - began))
             after()
-    return [float(np.median(mine)) for mine in times]
+    return times
