@@ -124,7 +124,7 @@ class Generator:
         verifier: The model.
         drafters: Cheap ones, by name, built with these names.
         k: Draft length of all; chosen by costs where None. Then the lengths, and with them
-            a sampled text, depend on the machine's clock; a greedy text does not.
+            a sampled text, depend on the machine's clock; a greedy text does not, but where two tokens tie.
         max_k: Longest draft that is chosen.
         costs: Of a pass; measured where None and lengths are to be chosen.
     """

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -129,14 +129,16 @@ class RayBackend:
         self._shares = {name: self._share(spec, len(specs)) for name, spec in specs.items()}
         bundles = list(self._shares.values())
         self._group = placement_group(bundles, strategy=self._placement)
-        if not self._group.wait(timeout):  # ``ready()`` would start a process to say so
+        try:
+            ray.get(self._group.ready(), timeout=timeout)
+        except GetTimeoutError:
             wanted = {key: sum(bundle.get(key, 0.0) for bundle in bundles) for key in ("CPU", "GPU")}
             raise BackendError(
                 f"no place for {len(specs)} workers within {timeout:.0f} s: wanted {wanted}, available "
                 f"{ {k: v for k, v in ray.available_resources().items() if k in ('CPU', 'GPU')} }. "
                 "Free the cluster, lower backend.worker_cpus or verifier_gpus/drafter_gpus, or raise "
                 "backend.start_timeout."
-            )
+            ) from None
         self._bundles = {name: index for index, name in enumerate(specs)}
 
     def _build(self, name: str, spec: WorkerSpec) -> Any:

@@ -43,7 +43,7 @@ class PrepackedLinear(torch.nn.Module):
 def least_rows(dtype: torch.dtype, *, bfloat16: bool, avx512: bool) -> int | None:
     """Gives the rows from which a prepacked product is the faster one, measured over SmolLM2-135M's layers.
 
-    By the kind of processor and not by a clock, so that the same run has the same last bits.
+    By the kind of processor and not by a clock, so that a tournament of the same seed has the same last bits.
 
     Args:
         dtype: Of the weights.

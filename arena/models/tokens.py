@@ -14,7 +14,7 @@ from typing import Any
 
 from arena.models.files import cache_root, missing, resolve
 
-_TOKENIZER_FILES = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".vocab")
+_TOKENIZER_FILES = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".vocab", ".codes", ".spm")
 _TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>")
 
 
@@ -126,10 +126,11 @@ def fingerprint(name: str, *, trust_remote_code: bool = False) -> str:
 def _fingerprint(name: str, resolved: str, trust_remote_code: bool) -> str:
     """Reads it off the user's cache where the tokenizer is files alone: to import one takes seconds."""
     known = None if trust_remote_code or not Path(resolved).is_dir() else _known(Path(resolved))
-    if known is not None and known.is_file():
-        found = known.read_text("ascii", "replace")
-        if re.fullmatch("[0-9a-f]{16}", found):
-            return found
+    if known is not None:
+        with contextlib.suppress(OSError):  # not known yet, or not to be read
+            found = known.read_text("ascii", "replace")
+            if re.fullmatch("[0-9a-f]{16}", found):
+                return found
     found = vocab_fingerprint(load_tokenizer(name, trust_remote_code=trust_remote_code))
     if known is not None:
         with contextlib.suppress(OSError):  # without a cache it is worked out the next time too
@@ -140,11 +141,15 @@ def _fingerprint(name: str, resolved: str, trust_remote_code: bool) -> str:
     return found
 
 
-def _known(folder: Path) -> Path:
-    """Where the fingerprint of a folder's tokenizer is kept: by all that it is read from."""
-    digest = hashlib.blake2b(version("transformers").encode(), digest_size=16)
+def _known(folder: Path) -> Path | None:
+    """Where the fingerprint of a folder's tokenizer is kept, by all that it is read from; None if nowhere."""
+    facts = [version("transformers"), version("tokenizers")]
     for file in sorted(folder.iterdir()):
         if file.is_file() and file.suffix in _TOKENIZER_FILES:
-            digest.update(f"\0{file.name}\0".encode())
-            digest.update(file.read_bytes())
-    return cache_root() / "vocabularies" / digest.hexdigest()
+            with file.open("rb") as handle:
+                facts += [file.name, hashlib.file_digest(handle, "sha256").hexdigest()]
+    try:
+        root = cache_root()
+    except RuntimeError:  # there is no home folder
+        return None
+    return root / "vocabularies" / hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()

@@ -3,8 +3,8 @@
 Time is that of the local backend, one process, so that it is arithmetic and not messages;
 it is set against the nodes of the trees. A part of it is the drafters' own, who draft each
 for itself whatever the tree then shares (on Ray, beside each other); the rest is the
-arena's: merging, laws, rules, verdicts, the driver's loop. Memory is what a drafter
-holds after a round, and what the driver grows by over a run of many prompts.
+arena's: merging, laws, rules, verdicts, the driver's loop. Memory is what another
+drafter holds after a round, and what the driver grows by over a run of many prompts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from arena import prompts as prompt_sets
 from arena.backends.local import LocalBackend
 from arena.engines.live import RoundPlan, RoundPlay
 from arena.engines.live import play as play_round
+from arena.errors import ConfigError
+from arena.models import table
 from arena.roster import resolve, worker_specs
 from arena.store import RunDirectory
 from arena.tournament import Tournament, Watcher
@@ -58,10 +60,13 @@ def play(
         driver_prompts: Prompts of the run whose memory is watched; 0 leaves it out.
         note: Told how far it is.
     """
+    sizes = [int(part) for part in drafters.split(",")]
+    if any(size < 2 or size % 2 for size in sizes):
+        raise ConfigError(f"drafters={drafters}: half are tables, half n-grams; expected even numbers.")
     rows: list[dict[str, Any]] = []
     found: list[Round] = []
     _round(4, 2, 8)  # imports and first allocations; not counted
-    for size in (int(part) for part in drafters.split(",")):
+    for size in sizes:
         one = min((_round(size, prompts, tokens) for _ in range(3)), key=lambda one: one.seconds)
         found.append(one)
         step, own = 1000 * one.seconds / one.steps, 1000 * one.arena / one.steps
@@ -71,12 +76,9 @@ def play(
             {"name": f"{size} drafters: of it the arena's", "value": own, "unit": "ms"},
             {"name": f"{size} drafters: nodes of a tree", "value": one.nodes / one.steps, "unit": "nodes"},
             {"name": f"{size} drafters: a node", "value": 1e6 * one.seconds / one.nodes, "unit": "us"},
-            {
-                "name": f"{size} drafters: memory of a drafter",
-                "value": _held(size, prompts, tokens),
-                "unit": "KiB",
-            },
         ]
+    more = _held(sizes[-1] + 2, prompts, tokens) - _held(sizes[-1], prompts, tokens)
+    rows.append({"name": "memory of another drafter", "value": more / 2048, "unit": "KiB"})
     first, last = found[0], found[-1]
     growth = {
         "time_growth": (last.seconds / last.steps) / (first.seconds / first.steps),
@@ -158,19 +160,16 @@ def _round(size: int, prompts: int, tokens: int) -> Round:
 
 
 def _held(size: int, prompts: int, tokens: int) -> float:
-    """KiB that a drafter of a field holds once a round is played, caches of its laws included."""
+    """Bytes that a field and its verifier hold once a round is played, the tables of their laws included."""
+    table._every.cache_clear()
     gc.collect()
     tracemalloc.start()
     backend, plan = _plan(field(size), prompts, tokens)
     play_round(plan, backend, lambda plan, played: None)
     gc.collect()
     held, _peak = tracemalloc.get_traced_memory()
-    for name in plan.names:
-        backend.stop(name)
-    gc.collect()
-    left, _peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return (held - left) / size / 1024
+    return float(held)
 
 
 def _memory(prompts: int) -> tuple[float, float]:

@@ -97,24 +97,24 @@ def play(
             worst["step_over_forward"] = max(worst["step_over_forward"], found[0] / found[1])
             worst["step_over_one_token"] = max(worst["step_over_one_token"], found[0] / found[2])
     note("what the machine can do")
-    rows += _roofline(verifier.net)
+    rows += _roofline(verifier.net, lanes * (DRAFTERS * K + 1))
     title = f"step: {model} {verifier.dtype}, {lanes} lanes, {torch.get_num_threads()} threads"
     return {"title": title, "rows": rows, "ratios": worst}
 
 
-def _roofline(net: Any, numbers: int = 1 << 28, side: int = 1024) -> list[dict[str, Any]]:
+def _roofline(net: Any, nodes: int) -> list[dict[str, Any]]:
     """The least that a pass can take: memory and products at the best that torch does here."""
     dtype, device = net.dtype, net.device
-    weights = list({one.data_ptr(): one for one in net.parameters()}.values())  # tied ones are read once
-    count, size = sum(one.numel() for one in weights), sum(one.nbytes for one in weights)
-    many = torch.ones(numbers, dtype=torch.float32, device=device)
+    products = [one.weight for one in net.modules() if isinstance(one, torch.nn.Linear)]
+    count, size = sum(one.numel() for one in products), sum(one.nbytes for one in products)
+    side = 8192 if device.type == "cuda" else 1024
+    many = torch.ones(1 << 27, dtype=torch.float32, device=device)
     square = torch.ones((side, side), dtype=dtype, device=device)
     # The fastest, and not the median: this is a bound.
     read = many.nbytes / (min(_times([(many.sum, _nothing)], 5)[0]) * 1e6)
     work = 2 * side**3 / (min(_times([(lambda: square @ square, _nothing)], 30)[0]) * 1e6)
-    nodes = DRAFTERS * K + 1
     return [
-        {"name": "weights", "value": size / 1e9, "unit": "GB"},
+        {"name": "weights of its products", "value": size / 1e9, "unit": "GB"},
         {"name": "memory, read", "value": read, "unit": "GB/s"},
         {"name": "arithmetic, a product of squares", "value": work, "unit": "GFLOP/s"},
         {"name": "any pass: least time by memory", "value": size / read / 1e6, "unit": "ms"},

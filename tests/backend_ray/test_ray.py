@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,17 @@ from ..runs import body, files, run
 
 HELPERS = str(Path(__file__).parent / "workers.py")
 FAULTY = str(Path(__file__).parent.parent / "unit" / "faulty.py")
+
+
+def test_garbage_is_collected_again_once_a_worker_is_built() -> None:
+    from arena.backends.ray import Shell
+
+    assert gc.isenabled()
+    Shell("arena.engines.seats:ScoreboardSeat", {}, 0)
+    assert gc.isenabled()
+    with pytest.raises(TypeError):
+        Shell("arena.engines.seats:ScoreboardSeat", {"unknown": 1}, 0)
+    assert gc.isenabled()
 
 
 @pytest.fixture

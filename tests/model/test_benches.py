@@ -39,33 +39,51 @@ def row(who: str, stage: str, start: float, seconds: float, size: int = 0) -> di
     return {"who": who, "stage": stage, "start": start, "seconds": seconds, "bytes": size}
 
 
+PASSES = [
+    row("fast", "propose", 10.0, 0.2, 50),
+    row("slow", "propose", 10.1, 0.5, 80),
+    row("verifier", "verify", 10.7, 0.4),
+    row("slow", "learn", 11.2, 0.2),
+    row("fast", "propose", 11.5, 0.3, 50),
+    row("slow", "propose", 11.9, 0.1, 90),
+    row("verifier", "verify", 12.0, 0.4),
+]
+
+
 def test_overhead_is_what_neither_verifier_nor_slowest_drafter_takes() -> None:
-    table = [
-        row("fast", "propose", 10.0, 0.1, 50),
-        row("slow", "propose", 10.0, 0.5, 80),
-        row("verifier", "verify", 10.6, 0.4),
-        row("slow", "learn", 11.0, 0.2),
-        row("fast", "propose", 11.5, 0.3, 50),
-        row("slow", "propose", 11.5, 0.1, 90),
-        row("verifier", "verify", 12.0, 0.4),
-    ]
-    assert overhead.critical_path(table) == pytest.approx(0.5 + 0.4 + 0.2 + 0.3 + 0.4)
-    found = overhead.report([table], 8.0, 12.5, overhead.experiment(8, 1, 1, 1, 2, 0), 30)
+    critical = 0.5 + 0.4 + 0.2 + 0.3 + 0.4  # somebody works for 0.2 longer: drafters began apart
+    assert overhead.critical_path(PASSES) == pytest.approx(critical)
+    assert overhead.busy(PASSES) == pytest.approx(critical + 0.2)
+    found = overhead.report([PASSES], 8.0, 12.5, overhead.experiment(8, 1, 1, 1, 2, 0), 30)
     assert found["ratios"]["overhead_share"] == pytest.approx(0.7 / 2.5)
+    assert found["ratios"]["idle_share"] == pytest.approx(0.5 / 2.5)
     assert found["ratios"]["startup_seconds"] == pytest.approx(2.0)
     assert found["ratios"]["payload_over_16_kib"] == pytest.approx(90 / 16384)
     assert next(line["value"] for line in found["rows"] if line["name"] == "committed") == 30 / 2.5
-    assert found["ratios"]["idle_share"] == pytest.approx(1 - (0.5 + 0.4 + 0.2 + 0.3 + 0.4) / 2.5)
 
 
-@pytest.mark.model
+def test_passes_that_overlap_count_once() -> None:
+    table = [
+        row("one", "propose", 0.0, 1.0),
+        row("one", "propose", 1.0, 1.0),
+        row("verifier", "verify", 1.0, 1.0),
+        row("verifier", "verify", 2.0, 1.0),
+    ]
+    assert overhead.critical_path(table) == pytest.approx(3.0)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(SMALLEST))
-def test_a_benchmark_plays(name: str, smollm2: Any) -> None:
+def test_a_benchmark_plays(name: str, request: pytest.FixtureRequest) -> None:
+    if name in ("generate", "step"):
+        request.getfixturevalue("smollm2")
     out = CliRunner().invoke(app, ["bench", name, *SMALLEST[name], "-f", "json"], catch_exceptions=False)
     assert out.exit_code == 0, out.output
     body = json.loads(out.stdout)
     assert SHOWN[name] <= set(body["ratios"])
     assert all(math.isfinite(value) and value > 0 for value in body["ratios"].values()), body["ratios"]
     assert all(row["name"] and math.isfinite(row["value"]) for row in body["rows"])
+    wrong = [line for line in body["rows"] if "differ" in line["name"] or "by a fault" in line["name"]]
+    assert len(wrong) == (name in ("generate", "simulate"))
+    assert all(line["value"] == 0 for line in wrong)

@@ -14,17 +14,10 @@ import pytest
 import torch
 
 from arena.errors import ModelError
-from arena.models import files, tokens
+from arena.models import files
 from arena.models.layers import layer_depths, skip_layers
 from arena.models.load import auto_dtype, load_model, unsupported
-from arena.models.tokens import (
-    encode,
-    eos_ids,
-    fingerprint,
-    load_tokenizer,
-    vocab_fingerprint,
-    vocab_size,
-)
+from arena.models.tokens import encode, eos_ids, fingerprint, vocab_fingerprint, vocab_size
 
 CHAT = [{"role": "user", "content": "Hi"}]
 
@@ -264,59 +257,6 @@ def test_smollm2_tokens(smollm2: tuple[Any, Any]) -> None:
     assert fingerprint("smollm2-135m") == vocab_fingerprint(tokenizer)
     assert not any(weight.requires_grad for weight in model.parameters())
     assert not model.training
-
-
-def _words(folder: Path, n: int) -> None:
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
-
-    words = {f"w{i}": i for i in range(n)}
-    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words, unk_token="w0"))).save_pretrained(
-        folder
-    )
-    (folder / "config.json").write_text("{}")
-
-
-def test_a_fingerprint_is_kept_until_the_tokenizer_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DRAFT_ARENA_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "model"
-    _words(folder, 20)
-    read: list[str] = []
-
-    def load(name: str, **options: Any) -> Any:
-        read.append(name)
-        return load_tokenizer(name, **options)
-
-    monkeypatch.setattr(tokens, "load_tokenizer", load)
-
-    def again() -> str:
-        tokens._fingerprint.cache_clear()  # as a new process would find it
-        return fingerprint(str(folder))
-
-    first = again()
-    assert first == vocab_fingerprint(load_tokenizer(str(folder)))
-    assert (again(), len(read)) == (first, 1)
-    (kept,) = (tmp_path / "cache" / "vocabularies").iterdir()
-    kept.write_bytes(b"\xff" + kept.read_bytes()[:7])  # cut short by a crash
-    assert (again(), again(), len(read)) == (first, first, 2)
-    _words(folder, 21)
-    assert (again() != first, len(read)) == (True, 3)
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("DRAFT_ARENA_CACHE", str(tmp_path / "file"))  # nothing can be written below a file
-    assert (again() != first, again() != first, len(read)) == (True, True, 5)
-
-
-@pytest.mark.model
-def test_a_known_models_experiment_is_checked_without_torch(smollm2: tuple[Any, Any]) -> None:
-    fingerprint("smollm2-135m")  # from now on it is known
-    code = (
-        "import sys; from arena import config, roster; roster.resolve(config.load('story'));"
-        "assert not {'torch', 'transformers'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.model

@@ -63,6 +63,40 @@ def test_what_cannot_be_prepacked_is_left_alone(tiny: Any) -> None:
     assert not any(isinstance(one, PrepackedLinear) for one in model.modules())
 
 
+@pytest.mark.parametrize(
+    ("dtype", "fast", "capability", "least"),
+    [
+        (torch.float32, "float32", "AVX2", 2),
+        (torch.float32, "bfloat16", "AVX512", 4),
+        (torch.bfloat16, "float32", "AVX512", None),
+    ],
+)
+def test_the_processor_is_asked(
+    tiny: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: torch.dtype,
+    fast: str,
+    capability: str,
+    least: int | None,
+) -> None:
+    monkeypatch.setattr("arena.models.prepack.auto_dtype", lambda device: fast)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    model = copy.deepcopy(tiny).to(dtype)
+    assert prepack(model) == (least is not None)
+    found = {one._least for one in model.modules() if isinstance(one, PrepackedLinear)}
+    assert found == ({least} if least else set())
+
+
+@pytest.mark.skipif(not able(torch.bfloat16), reason="this processor does not multiply bf16")
+def test_a_model_in_bf16_keeps_its_logits(tiny: Any) -> None:
+    model = copy.deepcopy(tiny).to(torch.bfloat16)
+    plain = copy.deepcopy(model)
+    assert prepack(model)
+    ids = torch.arange(2, 40)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits, plain(ids).logits, rtol=0.05, atol=0.05)
+
+
 def test_greedy_text_is_that_of_plain_decoding(speaker: str) -> None:
     prompt, n = np.arange(2, 30).tolist(), 40
     texts = [

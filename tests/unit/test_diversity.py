@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 
+from arena import diversity
 from arena.diversity import (
     EMPTY,
     distinct_n,
@@ -35,6 +36,14 @@ def dense(law: Law, symbols: int = 11) -> np.ndarray:
     out = np.zeros(symbols)
     np.add.at(out, np.array(law[0]) + 1, law[1])
     return out
+
+
+def test_a_wide_field_is_compared_pair_by_pair() -> None:
+    rng = np.random.default_rng(5)
+    field = [(rng.permutation(40)[:9], rng.dirichlet(np.full(9, 0.4))) for _ in range(30)]
+    wanted = [1 - jsd2(*one, *other) for one, other in itertools.combinations(field, 2)]
+    assert len(wanted) > diversity._PAIRS  # so that more than one block is made
+    assert similarities(field) == pytest.approx(wanted, abs=1e-14)
 
 
 @pytest.mark.parametrize(
