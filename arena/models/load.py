@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from arena.errors import ModelError, one_of
-from arena.models.files import missing, resolve
+from arena.models.files import missing, resolve, rounded
 from arena.models.layers import layer_depths, skip_layers
 from arena.models.tokens import encode, eos_ids, fingerprint, load_tokenizer, vocab_fingerprint, vocab_size
 
@@ -66,11 +66,12 @@ def load_model(
     config = load_config(name, trust_remote_code=trust_remote_code)
     if reason := unsupported(config):
         raise ModelError(f"model {name!r} cannot be used: {reason}. Choose a model of plain full attention.")
+    dtype = auto_dtype(device) if dtype == "auto" else dtype
     try:
         with quiet():
             model: Any = AutoModelForCausalLM.from_pretrained(
-                str(resolve(name)),
-                dtype=getattr(torch, auto_dtype(device) if dtype == "auto" else dtype),
+                str(rounded(resolve(name), dtype)),
+                dtype=getattr(torch, dtype),
                 attn_implementation="sdpa",
                 use_safetensors=True,
                 trust_remote_code=trust_remote_code,

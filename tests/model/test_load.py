@@ -259,6 +259,37 @@ def test_smollm2_tokens(smollm2: tuple[Any, Any]) -> None:
     assert not model.training
 
 
+def test_only_what_was_converted_here_is_rounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAFT_ARENA_CACHE", str(tmp_path))
+    made: list[tuple[Path, str]] = []
+
+    def make(source: Path, folder: Path, dtype: str) -> None:
+        made.append((source, dtype))
+        (folder / "config.json").write_text("{}")
+
+    monkeypatch.setattr(files, "_round", make)
+    ours = tmp_path / "models" / "toy-1234"
+    for other in ("owner/name", tmp_path / "toy"):
+        assert files.rounded(other, "bfloat16") == other
+    assert files.rounded(ours, "float32") == ours
+    assert not made
+    half = files.rounded(ours, "bfloat16")
+    assert half == files.rounded(ours, "bfloat16") == ours.with_name("toy-1234-bfloat16")
+    assert Path(half, "config.json").is_file()
+    assert made == [(ours, "bfloat16")]
+
+
+@pytest.mark.model
+def test_rounded_weights_are_those_that_loading_rounds(smollm2: tuple[Any, Any]) -> None:
+    wanted = smollm2[0].state_dict()
+    found = load_model("smollm2-135m", dtype="bfloat16", device="cpu")
+    assert wanted.keys() == found.state_dict().keys()
+    for name, weight in found.state_dict().items():
+        assert weight.dtype == torch.bfloat16
+        assert torch.equal(weight, wanted[name].to(torch.bfloat16)), name
+    assert found.generation_config.to_dict() == smollm2[0].generation_config.to_dict()
+
+
 @pytest.mark.model
 def test_smollm2_answers(smollm2: tuple[Any, Any]) -> None:
     model, tokenizer = smollm2
