@@ -111,12 +111,11 @@ def truncate(law: npt.ArrayLike, m: int) -> tuple[Ints, Floats32]:
     if m < dense.shape[-1]:
         # A partial selection first: sorting a whole vocabulary costs far more.
         part = np.sort(np.argpartition(-dense, m - 1, axis=-1)[..., :m], axis=-1)
+        order = np.argsort(-np.take_along_axis(dense, part, axis=-1), axis=-1, kind="stable")
+        support = np.take_along_axis(part, order, axis=-1)
     else:
-        part = np.broadcast_to(np.arange(m), dense.shape).copy()
-    values = np.take_along_axis(dense, part, axis=-1)
-    order = np.argsort(-values, axis=-1, kind="stable")
-    support = np.take_along_axis(part, order, axis=-1)
-    values = np.take_along_axis(values, order, axis=-1)
+        support = np.argsort(-dense, axis=-1, kind="stable")
+    values = np.take_along_axis(dense, support, axis=-1)
     probs = (values / values.sum(axis=-1, keepdims=True)).astype(np.float32)
     return np.where(probs > 0, support, -1).astype(np.int32), probs
 

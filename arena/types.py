@@ -8,7 +8,7 @@ full, since the literature swaps p and q.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -69,14 +69,19 @@ class Chain:
     tokens: Ints
     support: Ints
     draft_probs: Floats
+    _own: tuple[float, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Works the tokens' own probabilities out once: every rule asks for them again and again."""
+        own = np.where(self.support == self.tokens[:, None], self.draft_probs, 0.0).sum(axis=-1)
+        object.__setattr__(self, "_own", tuple(own.tolist()))
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def prob(self, position: int) -> float:
         """Gives the probability that the drafter's law gave to its own token there."""
-        hit = self.support[position] == self.tokens[position]
-        return float(self.draft_probs[position][hit].sum())
+        return self._own[position]
 
     def cut(self, length: int) -> Chain:
         """Keeps the first ``length`` tokens."""

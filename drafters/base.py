@@ -146,26 +146,27 @@ class LaneDrafter(ABC):
         lane.step = work.step
 
 
-def uniforms(request: ProposeRequest, depth: int, name: str, rows: Rows | None = None) -> Floats:
-    """Gives the numbers in [0, 1) with which a drafter draws its tokens at one depth.
+def uniforms(request: ProposeRequest, depth: int | Rows, name: str, rows: Rows | None = None) -> Floats:
+    """Gives the numbers in [0, 1) with which a drafter draws its tokens at one depth, or at several.
 
     Each depends on the request's key, the lane-step, the depth and the drafter's name
     alone: never on lanes, batches or call order, and no two drafters share one.
 
     Args:
         request: The request that is answered.
-        depth: Position in the draft, from 1.
+        depth: Position in the draft, from 1; or an array of D of them.
         name: The drafter's name.
         rows: Rows of the request; all by default.
 
     Returns:
-        float64[len(rows)].
+        float64[len(rows)], or float64[len(rows), D].
     """
     wanted = range(len(request.lanes)) if rows is None else rows.tolist()
     steps = [request.lanes[row].step for row in wanted]
     prompts = np.array([seeding.name_word(step.prompt_id) for step in steps], dtype=np.uint64)
     starts = np.array([step.start for step in steps], dtype=np.uint64)
-    return seeding.uniform(request.key, prompts, starts, depth, name, "draft")
+    keys = seeding.fold(request.key, prompts, starts)
+    return seeding.uniform(keys[:, None] if isinstance(depth, np.ndarray) else keys, depth, name, "draft")
 
 
 def roll(
@@ -192,6 +193,7 @@ def roll(
     tokens = np.full((len(most), request.k), -1, dtype=np.int32)
     laws: list[tuple[Rows, Ints, Floats32]] = []
     active = np.arange(len(most))
+    chances = uniforms(request, np.arange(1, request.k + 1), name)
     for depth in range(1, request.k + 1):
         active = active[most[active] >= depth]
         if not active.size:
@@ -204,7 +206,7 @@ def roll(
         if not active.size:
             break
         law = normalise(probs)
-        index = draw(law, uniforms(request, depth, name, active))[:, None]
+        index = draw(law, chances[active, depth - 1])[:, None]
         drawn = np.take_along_axis(support, index, axis=-1)[:, 0]
         tokens[active, depth - 1] = drawn
         laws.append((active, support, probs))

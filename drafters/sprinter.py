@@ -145,19 +145,17 @@ class Sprinter(LaneDrafter):
 
     def _count(self, texts: Iterable[tuple[Ints, int]]) -> None:
         """Counts the tokens of each text from a position on."""
-        grams: list[list[tuple[Hashes, Ints]]] = [[] for _ in self._levels]
-        for text, start in texts:
-            for size in range(self.order):
-                first = max(start, size)
-                if first < len(text):
-                    words = [text[first - back : len(text) - back] for back in range(size, 0, -1)]
-                    hashes = np.broadcast_to(_hash(words), len(text) - first)
-                    grams[size].append((hashes, text[first:]))
-        for level, new in zip(self._levels, grams, strict=True):
-            if new:
-                level.add(
-                    np.concatenate([hashes for hashes, _ in new]), np.concatenate([ids for _, ids in new])
-                )
+        read = list(texts)
+        for size, level in enumerate(self._levels):
+            firsts = [(text, max(start, size)) for text, start in read if max(start, size) < len(text)]
+            if not firsts:
+                continue
+            words = [
+                np.concatenate([text[first - back : len(text) - back] for text, first in firsts])
+                for back in range(size, 0, -1)
+            ]
+            ids = np.concatenate([text[first:] for text, first in firsts])
+            level.add(np.broadcast_to(_hash(words), ids.shape), ids)
 
     def _laws(self, texts: Sequence[Ints], sampling: Sampling) -> Law:
         ids = np.full((len(texts), self.support), -1, dtype=np.int32)

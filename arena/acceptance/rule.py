@@ -17,7 +17,7 @@ import numpy as np
 
 from arena.acceptance.outcome import Decision, Outcome
 from arena.protocols import Choices, TargetLaws
-from arena.types import Chain, DraftTree, Floats
+from arena.types import Chain, DraftTree, Floats, Ints
 
 
 class Rule(ABC):
@@ -125,8 +125,37 @@ class TreeRule(Rule):
         """
 
 
+class Remembered:
+    """Target laws that remember what single tokens have: drafters share nodes, and rules ask again."""
+
+    def __init__(self, laws: TargetLaws) -> None:
+        self._laws = laws
+        self._seen: dict[tuple[int, int], float] = {}
+
+    def law(self, node: int) -> Floats:
+        """As the laws themselves."""
+        return self._laws.law(node)
+
+    def probs(self, node: int, tokens: Ints) -> Floats:
+        """As the laws themselves."""
+        return self._laws.probs(node, tokens)
+
+    def top(self, node: int, m: int) -> tuple[Sequence[int], Sequence[float], float]:
+        """As the laws themselves."""
+        return self._laws.top(node, m)
+
+    def prob(self, node: int, token: int) -> float:
+        """The probability of one token at a node."""
+        found = self._seen.get((node, token))
+        if found is None:
+            found = self._seen[node, token] = target_prob(self._laws, node, token)
+        return found
+
+
 def target_prob(laws: TargetLaws, node: int, token: int) -> float:
     """Gives the target's probability of one token at a node."""
+    if isinstance(laws, Remembered):
+        return laws.prob(node, token)
     return float(laws.probs(node, np.array([token], dtype=np.int32))[0])
 
 

@@ -40,10 +40,10 @@ def chain_share(
 
 def chance_of_keeping(rule: TokenRule, chain: Chain, k: int, node: int, laws: TargetLaws) -> float:
     """Gives the chance, given the laws alone, that a rule keeps the token at position k."""
-    tokens, total = chain.tokens.copy(), 0.0
-    one = Chain(tokens, chain.support, chain.draft_probs)
+    total = 0.0
     for token, prob in zip(chain.support[k].tolist(), chain.draft_probs[k].tolist(), strict=True):
         if prob > 0:
+            tokens = chain.tokens.copy()
             tokens[k] = token
-            total += prob * rule.chance(one, k, node, laws)
+            total += prob * rule.chance(Chain(tokens, chain.support, chain.draft_probs), k, node, laws)
     return total

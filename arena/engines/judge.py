@@ -17,7 +17,7 @@ from arena.acceptance import ChainRule, TreeRule
 from arena.acceptance.choices import KeyedChoices
 from arena.acceptance.contribution import contribution, whole
 from arena.acceptance.ending import offered, settle, truncate_at_end
-from arena.acceptance.rule import target_prob
+from arena.acceptance.rule import Remembered, target_prob
 from arena.acceptance.share import chain_share
 from arena.acceptance.tree import Recursive, merge, ordered
 from arena.diversity import similarities
@@ -106,6 +106,7 @@ def judge(drafts: LaneDrafts, laws: TargetLaws, rules: Rules, eos: Sequence[int]
     Returns:
         The commit, one verdict a drafter, and what the step says of the field.
     """
+    laws = Remembered(laws)
     step_key = int(seeding.fold(key, drafts.step.prompt_id, drafts.step.start))
     choices = KeyedChoices(step_key, drafts.names)
     path, token, reached, bound = _commit(drafts, laws, rules, choices, step_key)

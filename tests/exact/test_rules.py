@@ -21,6 +21,7 @@ from arena.acceptance.enumeration import (
     text_law,
     total_variation,
 )
+from arena.acceptance.rule import Remembered, target_prob
 from arena.errors import ConfigError
 from arena.models.table import TableLaw
 from arena.types import Chain, Floats, Sampling
@@ -219,3 +220,28 @@ def test_rules_by_name() -> None:
     ]:
         with pytest.raises(ConfigError, match=match):
             wrong()
+
+
+def test_remembered_laws_are_asked_once_a_token() -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Laws:
+        def law(self, node: int) -> Floats:
+            return np.array([0.25, 0.75])
+
+        def probs(self, node: int, tokens: np.ndarray) -> Floats:
+            asked.extend((node, int(token)) for token in tokens)
+            return self.law(node)[tokens] / (1 + node)
+
+        def top(self, node: int, m: int) -> tuple[list[int], list[float], float]:
+            return [1], [0.75], 0.25
+
+    kept = Remembered(Laws())
+    for _ in range(3):
+        assert [target_prob(kept, node, token) for node in (0, 1) for token in (0, 1)] == [
+            0.25, 0.75, 0.125, 0.375
+        ]  # fmt: skip
+    assert asked == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert kept.law(0).tolist() == [0.25, 0.75]
+    assert kept.probs(1, np.array([1])).tolist() == [0.375]
+    assert kept.top(0, 1) == ([1], [0.75], 0.25)

@@ -147,6 +147,8 @@ def test_uniforms_are_keyed_by_everything_but_the_place() -> None:
     ]
     assert np.unique(np.concatenate([base, *others])).size == 12
     assert uniforms(request, 1, "one", np.array([2, 0])).tolist() == [base[2], base[0]]
+    together = uniforms(request, np.array([1, 2]), "one")
+    assert together.tolist() == np.stack([base, others[0]], axis=1).tolist()
     turned = ProposeRequest(2**64 - 1, WARM, works[::-1])
     assert uniforms(turned, 1, "one").tolist() == base[::-1].tolist()
 
