@@ -13,7 +13,7 @@ from typing import Any
 
 from arena import chaos
 from arena.config import Experiment
-from arena.engines.health import memory_mb
+from arena.engines.health import own_mb
 from arena.errors import ArenaError, ConfigError, DrafterFault, VerifierFault, WorkerLost
 from arena.protocols import Backend, WorkerSpec
 
@@ -112,15 +112,16 @@ class Lives:
     def memory_mb(self, names: Sequence[str]) -> float:
         """Gives what workers and this process hold together, MiB; each worker is held to the limit, if any.
 
-        Memory that processes share counts in each of them.
+        Memory that processes share counts once in the sum, and whole against the limit.
 
         Raises:
             WorkerLost: Naming the first that holds more.
         """
-        limit, total = self._section.memory_limit_mb, memory_mb()
+        limit, total = self._section.memory_limit_mb, own_mb()
         for name in names if self._alone else ():  # else all are this process
-            held = float(self.call(name, "health")["memory_mb"])
-            if limit and held > limit:
-                raise WorkerLost(name, f"held {held:.0f} MiB of memory; backend.memory_limit_mb is {limit}")
-            total += held
+            health = self.call(name, "health")
+            if limit and health["memory_mb"] > limit:
+                held = f"{health['memory_mb']:.0f} MiB of memory"
+                raise WorkerLost(name, f"held {held}; backend.memory_limit_mb is {limit}")
+            total += float(health["own_mb"])
         return total
