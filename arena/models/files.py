@@ -105,17 +105,20 @@ def rounded(folder: Path | str, dtype: str) -> Path | str:
         dtype: ``bfloat16``, ``float16`` or another.
 
     Returns:
-        A folder beside it, of the same weights rounded; for any but converted ones, and for other
-        formats, what was given.
-
-    Raises:
-        ModelError: It cannot be made.
+        A folder beside it, of the same weights rounded; what was given, for any but converted ones,
+        for other formats, and where nothing can be written.
     """
     ours = isinstance(folder, Path) and folder.parent == cache_root() / _MODELS
     if not ours or dtype not in ("bfloat16", "float16"):
         return folder
     source = Path(folder)
-    return _once(source.with_name(f"{source.name}-{dtype}"), source, partial(_round, dtype=dtype))
+    try:
+        return _once(source.with_name(f"{source.name}-{dtype}"), source, partial(_round, dtype=dtype))
+    except (
+        OSError,
+        ModelError,
+    ):  # a cache that others filled, a full disk: then each process rounds by itself
+        return folder
 
 
 def _once(target: Path, source: Path, make: Callable[[Path, Path], None]) -> Path:

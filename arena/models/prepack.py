@@ -72,9 +72,8 @@ def prepack(model: Any) -> bool:
         Whether it did: only on a CPU, in float32 or in a bfloat16 that it multiplies, where torch has oneDNN.
     """
     first = next(model.parameters())
-    if first.device.type != "cpu" or not hasattr(
-        torch.ops.mkldnn, "_linear_pointwise"
-    ):  # built without oneDNN
+    able = hasattr(torch.ops.mkldnn, "_linear_pointwise")  # absent where torch was built without oneDNN
+    if not able or first.device.type != "cpu":
         return False
     least = least_rows(
         first.dtype,

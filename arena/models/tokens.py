@@ -144,12 +144,12 @@ def _fingerprint(name: str, resolved: str, trust_remote_code: bool) -> str:
 def _known(folder: Path) -> Path | None:
     """Where the fingerprint of a folder's tokenizer is kept, by all that it is read from; None if nowhere."""
     facts = [version("transformers"), version("tokenizers")]
-    for file in sorted(folder.iterdir()):
-        if file.is_file() and file.suffix in _TOKENIZER_FILES:
-            with file.open("rb") as handle:
-                facts += [file.name, hashlib.file_digest(handle, "sha256").hexdigest()]
     try:
+        for file in sorted(folder.iterdir()):
+            if file.is_file() and file.suffix in _TOKENIZER_FILES:
+                with file.open("rb") as handle:
+                    facts += [file.name, hashlib.file_digest(handle, "sha256").hexdigest()]
         root = cache_root()
-    except RuntimeError:  # there is no home folder
+    except (OSError, RuntimeError):  # a file that cannot be read; no home folder
         return None
     return root / "vocabularies" / hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()

@@ -278,6 +278,13 @@ def test_only_what_was_converted_here_is_rounded(tmp_path: Path, monkeypatch: py
     assert Path(half, "config.json").is_file()
     assert made == [(ours, "bfloat16")]
 
+    def full(source: Path, folder: Path, dtype: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "_round", full)
+    assert files.rounded(ours, "float16") == ours
+    assert sorted(one.name for one in ours.parent.iterdir() if one.is_dir()) == ["toy-1234-bfloat16"]
+
 
 @pytest.mark.model
 def test_rounded_weights_are_those_that_loading_rounds(smollm2: tuple[Any, Any]) -> None:
