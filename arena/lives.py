@@ -112,7 +112,8 @@ class Lives:
     def memory_mb(self, names: Sequence[str]) -> float:
         """Gives what workers and this process hold together, MiB; each worker is held to the limit, if any.
 
-        Memory that processes share counts once in the sum, and whole against the limit.
+        Memory that processes of the run share counts once in the sum, and whole against the limit; of what
+        they share with others, their part.
 
         Raises:
             WorkerLost: Naming the first that holds more.

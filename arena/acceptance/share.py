@@ -43,7 +43,8 @@ def chance_of_keeping(rule: TokenRule, chain: Chain, k: int, node: int, laws: Ta
     total = 0.0
     for token, prob in zip(chain.support[k].tolist(), chain.draft_probs[k].tolist(), strict=True):
         if prob > 0:
-            tokens = chain.tokens.copy()
+            tokens = chain.tokens[: k + 1].copy()
             tokens[k] = token
-            total += prob * rule.chance(Chain(tokens, chain.support, chain.draft_probs), k, node, laws)
+            one = Chain(tokens, chain.support[: k + 1], chain.draft_probs[: k + 1])
+            total += prob * rule.chance(one, k, node, laws)
     return total

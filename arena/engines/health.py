@@ -20,9 +20,10 @@ def memory_mb() -> float:
 
 
 def own_mb() -> float:
-    """Memory of this process, MiB, each page by the number of processes that map it; resident where unknown.
+    """Proportional memory of this process (PSS), MiB; resident where the system does not tell.
 
-    Weights that several processes map from one file are then counted once over all of them.
+    A page that n processes map counts as an n-th in each: weights mapped from one file count
+    once over all who map them, processes that are not of the run among them.
     """
     try:
         lines = Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines()

@@ -108,17 +108,16 @@ def rounded(folder: Path | str, dtype: str) -> Path | str:
         A folder beside it, of the same weights rounded; what was given, for any but converted ones,
         for other formats, and where nothing can be written.
     """
-    ours = isinstance(folder, Path) and folder.parent == cache_root() / _MODELS
-    if not ours or dtype not in ("bfloat16", "float16"):
+    if dtype not in ("bfloat16", "float16") or not isinstance(folder, Path):
         return folder
-    source = Path(folder)
     try:
-        return _once(source.with_name(f"{source.name}-{dtype}"), source, partial(_round, dtype=dtype))
-    except (
-        OSError,
-        ModelError,
-    ):  # a cache that others filled, a full disk: then each process rounds by itself
-        return folder
+        if folder.parent != cache_root() / _MODELS or not re.search(r"-[0-9a-f]{16}$", folder.name):
+            return folder
+        return _once(folder.with_name(f"{folder.name}-{dtype}"), folder, partial(_round, dtype=dtype))
+    except (OSError, RuntimeError, ModelError):
+        return (
+            folder  # no home folder, a cache that others filled, a full disk: each process rounds by itself
+        )
 
 
 def _once(target: Path, source: Path, make: Callable[[Path, Path], None]) -> Path:

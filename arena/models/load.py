@@ -57,6 +57,7 @@ def load_model(
         ModelError: It is not found, has no safetensors, or its cache cannot hold a tree.
     """
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
     if dtype not in _DTYPES:
@@ -67,17 +68,21 @@ def load_model(
     if reason := unsupported(config):
         raise ModelError(f"model {name!r} cannot be used: {reason}. Choose a model of plain full attention.")
     dtype = auto_dtype(device) if dtype == "auto" else dtype
-    try:
-        with quiet():
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                str(rounded(resolve(name), dtype)),
-                dtype=getattr(torch, dtype),
-                attn_implementation="sdpa",
-                use_safetensors=True,
-                trust_remote_code=trust_remote_code,
-            )
-    except (OSError, ValueError) as error:
-        raise missing(name, error) from error
+    places = list(dict.fromkeys([rounded(resolve(name), dtype), resolve(name)]))
+    for place in places:
+        try:
+            with quiet():
+                model: Any = AutoModelForCausalLM.from_pretrained(
+                    str(place),
+                    dtype=getattr(torch, dtype),
+                    attn_implementation="sdpa",
+                    use_safetensors=True,
+                    trust_remote_code=trust_remote_code,
+                )
+            break
+        except (OSError, ValueError, SafetensorError) as error:
+            if place == places[-1]:  # else a damaged copy: what it was rounded from is still there
+                raise missing(name, error) from error
     known = inspect.signature(model.forward).parameters
     if absent := {"attention_mask", "position_ids", "cache", "logits_to_keep"} - set(known):
         raise ModelError(f"model {name!r} cannot be used: its forward takes no {', '.join(sorted(absent))}.")

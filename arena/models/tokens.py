@@ -136,8 +136,11 @@ def _fingerprint(name: str, resolved: str, trust_remote_code: bool) -> str:
         with contextlib.suppress(OSError):  # without a cache it is worked out the next time too
             known.parent.mkdir(parents=True, exist_ok=True)
             scratch = known.with_suffix(f".{os.getpid()}")
-            scratch.write_text(found, "ascii")
-            scratch.replace(known)
+            try:
+                scratch.write_text(found, "ascii")
+                scratch.replace(known)
+            finally:
+                scratch.unlink(missing_ok=True)
     return found
 
 

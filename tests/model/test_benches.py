@@ -27,6 +27,7 @@ SHOWN = {
 }
 
 
+MODELS = {"generate", "step"}
 LONG = {"overhead", "rank"}
 """Left out: they load many models, in a quarter of a minute and more. What the first sums up is tested."""
 
@@ -74,9 +75,11 @@ def test_passes_that_overlap_count_once() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", sorted(SMALLEST))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.model] * (name in MODELS)) for name in sorted(SMALLEST)]
+)
 def test_a_benchmark_plays(name: str, request: pytest.FixtureRequest) -> None:
-    if name in ("generate", "step"):
+    if name in MODELS:
         request.getfixturevalue("smollm2")
     out = CliRunner().invoke(app, ["bench", name, *SMALLEST[name], "-f", "json"], catch_exceptions=False)
     assert out.exit_code == 0, out.output

@@ -268,13 +268,18 @@ def test_only_what_was_converted_here_is_rounded(tmp_path: Path, monkeypatch: py
         (folder / "config.json").write_text("{}")
 
     monkeypatch.setattr(files, "_round", make)
-    ours = tmp_path / "models" / "toy-1234"
-    for other in ("owner/name", tmp_path / "toy"):
+    ours = tmp_path / "models" / "toy-0123456789abcdef"
+    for other in (
+        "owner/name",
+        tmp_path / "toy",
+        ours.with_name("toy"),
+        ours.with_name(f"{ours.name}-bfloat16"),
+    ):
         assert files.rounded(other, "bfloat16") == other
     assert files.rounded(ours, "float32") == ours
     assert not made
     half = files.rounded(ours, "bfloat16")
-    assert half == files.rounded(ours, "bfloat16") == ours.with_name("toy-1234-bfloat16")
+    assert half == files.rounded(ours, "bfloat16") == ours.with_name("toy-0123456789abcdef-bfloat16")
     assert Path(half, "config.json").is_file()
     assert made == [(ours, "bfloat16")]
 
@@ -283,18 +288,64 @@ def test_only_what_was_converted_here_is_rounded(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(files, "_round", full)
     assert files.rounded(ours, "float16") == ours
-    assert sorted(one.name for one in ours.parent.iterdir() if one.is_dir()) == ["toy-1234-bfloat16"]
+    ours.with_name(f"{ours.name}-float16.lock").unlink()
+    ours.with_name(f"{ours.name}-float16.lock").mkdir()  # a cache that is not ours to write in
+    assert files.rounded(ours, "float16") == ours
+    ours.with_name(f"{ours.name}-float16.lock").rmdir()
+    assert sorted(one.name for one in ours.parent.iterdir() if one.is_dir()) == [
+        "toy-0123456789abcdef-bfloat16"
+    ]
+
+
+def test_without_a_home_a_folder_is_loaded_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(files, "cache_root", homeless)
+    assert files.rounded(tmp_path, "bfloat16") == files.rounded(tmp_path, "float32") == tmp_path
+
+
+def test_a_damaged_copy_is_passed_over(tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAFT_ARENA_CACHE", str(tmp_path))
+    ours = tmp_path / "models" / "toy-0123456789abcdef"
+    tiny.save_pretrained(ours)
+
+    def load() -> dict[str, torch.Tensor]:
+        found: dict[str, torch.Tensor] = load_model(str(ours), dtype="bfloat16", device="cpu").state_dict()
+        return found
+
+    wanted = load()
+    (half,) = ours.parent.glob("*-bfloat16/model.safetensors")
+    assert all(torch.equal(wanted[name], one.to(torch.bfloat16)) for name, one in tiny.state_dict().items())
+    for damage in (half.read_bytes()[:-64], b"", None):
+        half.unlink()
+        if damage is not None:
+            half.write_bytes(damage)
+        assert all(torch.equal(one, wanted[name]) for name, one in load().items())
+    for file in ours.glob("*.safetensors"):
+        file.unlink()
+    with pytest.raises(ModelError, match="cannot load model"):
+        load()
 
 
 @pytest.mark.model
-def test_rounded_weights_are_those_that_loading_rounds(smollm2: tuple[Any, Any]) -> None:
-    wanted = smollm2[0].state_dict()
+def test_rounded_weights_are_those_that_loading_rounds(
+    smollm2: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = load_model("smollm2-135m", dtype="bfloat16", device="cpu")
-    assert wanted.keys() == found.state_dict().keys()
+    monkeypatch.setattr("arena.models.load.rounded", lambda folder, dtype: folder)
+    plain = load_model("smollm2-135m", dtype="bfloat16", device="cpu")
+    assert plain.state_dict().keys() == found.state_dict().keys()
     for name, weight in found.state_dict().items():
         assert weight.dtype == torch.bfloat16
-        assert torch.equal(weight, wanted[name].to(torch.bfloat16)), name
-    assert found.generation_config.to_dict() == smollm2[0].generation_config.to_dict()
+        assert torch.equal(weight, plain.state_dict()[name]), name
+    assert found.generation_config.to_dict() == plain.generation_config.to_dict()
+    maps = Path("/proc/self/maps")
+    if maps.is_file():
+        assert str(files.rounded(files.resolve("smollm2-135m"), "bfloat16")) in maps.read_text()
+    ids = torch.arange(5, 25)[None]
+    with torch.no_grad():  # where weights lie does not move a bit
+        assert torch.equal(found(ids).logits, plain(ids).logits)
 
 
 @pytest.mark.model
