@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,17 @@ from arena.models import files
 from arena.models.load import load_model
 
 
-def _slow_convert(gguf: Path, folder: Path) -> None:
-    with (gguf.parent / "conversions.log").open("a") as log:
-        log.write(f"{os.getpid()}\n")
-    (folder / "config.json").write_text("{")
-    time.sleep(0.5)  # long enough for the other process to arrive
-    (folder / "config.json").write_text("{}")
+def _convert_in_process(gguf: Path, results: Any, arrived: Any) -> None:
+    def convert(gguf: Path, folder: Path) -> None:
+        with (gguf.parent / "conversions.log").open("a") as log:
+            log.write(f"{os.getpid()}\n")
+        (folder / "config.json").write_text("{")
+        for _ in range(2):  # the other process has come as well
+            assert arrived.acquire(timeout=30)
+        (folder / "config.json").write_text("{}")
 
-
-def _convert_in_process(gguf: Path, results: Any) -> None:
-    folder = files.converted(gguf, _slow_convert)
+    arrived.release()
+    folder = files.converted(gguf, convert)
     results.put((str(folder), (folder / "config.json").read_text()))
 
 
@@ -33,11 +33,10 @@ def test_two_processes_convert_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("DRAFT_ARENA_CACHE", str(tmp_path / "cache"))
     gguf = tmp_path / "toy.gguf"
     gguf.write_bytes(b"GGUF" * 1000)
-    context = multiprocessing.get_context(
-        "fork"
-    )  # the functions live in this file, which a spawn cannot import
-    results = context.Queue()
-    workers = [context.Process(target=_convert_in_process, args=(gguf, results)) for _ in range(2)]
+    # The functions live in this file, which a spawn cannot import.
+    context = multiprocessing.get_context("fork")
+    results, arrived = context.Queue(), context.Semaphore(0)
+    workers = [context.Process(target=_convert_in_process, args=(gguf, results, arrived)) for _ in range(2)]
     for worker in workers:
         worker.start()
     answers = [results.get(timeout=30) for _ in workers]
