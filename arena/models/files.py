@@ -115,9 +115,8 @@ def rounded(folder: Path | str, dtype: str) -> Path | str:
             return folder
         return _once(folder.with_name(f"{folder.name}-{dtype}"), folder, partial(_round, dtype=dtype))
     except (OSError, RuntimeError, ModelError):
-        return (
-            folder  # no home folder, a cache that others filled, a full disk: each process rounds by itself
-        )
+        # No home folder, a cache that others filled, a full disk: each process rounds by itself.
+        return folder
 
 
 def _once(target: Path, source: Path, make: Callable[[Path, Path], None]) -> Path:

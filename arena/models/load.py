@@ -68,8 +68,8 @@ def load_model(
     if reason := unsupported(config):
         raise ModelError(f"model {name!r} cannot be used: {reason}. Choose a model of plain full attention.")
     dtype = auto_dtype(device) if dtype == "auto" else dtype
-    places = list(dict.fromkeys([rounded(resolve(name), dtype), resolve(name)]))
-    for place in places:
+    source = resolve(name)
+    for place in dict.fromkeys([rounded(source, dtype), source]):
         try:
             with quiet():
                 model: Any = AutoModelForCausalLM.from_pretrained(
@@ -81,7 +81,7 @@ def load_model(
                 )
             break
         except (OSError, ValueError, SafetensorError) as error:
-            if place == places[-1]:  # else a damaged copy: what it was rounded from is still there
+            if place == source:  # else a damaged copy: what it was rounded from is still there
                 raise missing(name, error) from error
     known = inspect.signature(model.forward).parameters
     if absent := {"attention_mask", "position_ids", "cache", "logits_to_keep"} - set(known):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from arena import durable
 from arena.models.files import cache_root, missing, resolve
 
 _TOKENIZER_FILES = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".vocab", ".codes", ".spm")
@@ -135,12 +135,7 @@ def _fingerprint(name: str, resolved: str, trust_remote_code: bool) -> str:
     if known is not None:
         with contextlib.suppress(OSError):  # without a cache it is worked out the next time too
             known.parent.mkdir(parents=True, exist_ok=True)
-            scratch = known.with_suffix(f".{os.getpid()}")
-            try:
-                scratch.write_text(found, "ascii")
-                scratch.replace(known)
-            finally:
-                scratch.unlink(missing_ok=True)
+            durable.write(known, found)
     return found
 
 

@@ -86,7 +86,6 @@ class HFVerifier:
             eos_ids(net, self._tokenizer),
         )
         self._lanes = LaneModel(net, lanes, max_context, self._vocabulary.size)
-        self._trees: dict[int, DraftTree] = {}
 
     @classmethod
     def vocabulary_fingerprint(cls, **options: Any) -> str:
@@ -133,7 +132,6 @@ class HFVerifier:
         """Gives the laws at every node of the trees of all given lanes, by one forward."""
         from arena.models.laws import target_law
 
-        self._trees = dict(trees)
         width = max(len(tree.tokens) for tree in trees.values())
         shape = (len(trees), width)
         tokens, parents = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)

@@ -10,7 +10,6 @@ drafter holds after a round, and what the driver grows by over a run of many pro
 from __future__ import annotations
 
 import gc
-import os
 import tempfile
 import time
 import tracemalloc
@@ -22,6 +21,7 @@ from typing import Any
 from arena import config, seeding
 from arena import prompts as prompt_sets
 from arena.backends.local import LocalBackend
+from arena.engines.health import memory_mb
 from arena.engines.live import RoundPlan, RoundPlay
 from arena.engines.live import play as play_round
 from arena.errors import ConfigError
@@ -191,15 +191,9 @@ def _memory(prompts: int) -> tuple[float, float]:
     def closed(record: Mapping[str, Any]) -> None:
         if record["round"] in (prompts // 200, prompts // 50):
             gc.collect()
-            seen.append(_resident() / 2**20)
+            seen.append(memory_mb())
 
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory.create(Path(folder) / "run", found.to_yaml(), {"seed": found.seed})
         Tournament(found, directory, LocalBackend(), Watcher(closed=closed)).run()
     return seen[0], seen[-1]
-
-
-def _resident() -> float:
-    """Bytes of memory that the process holds."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return float(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
